@@ -1,0 +1,1 @@
+"""Data sets, templates, tokenizers and golden vectors that every stack reads."""

@@ -1,0 +1,1 @@
+"""Clinical question-answer conversations: see README.md."""

@@ -65,6 +65,7 @@ def listed(codes: tuple[str, ...]) -> str:
 
 
 def meaning(code: Code) -> Turns:
+    """The description of a code."""
     question = pick(MEANING, "meaning", code.code).format(code=code.code)
     answers = (
         f"{code.text}.",
@@ -75,12 +76,14 @@ def meaning(code: Code) -> Turns:
 
 
 def code_for(code: Code) -> Turns:
+    """The code of a description."""
     question = pick(CODE_FOR, "code for", code.code).format(text=code.text)
     answers = (code.code, f"The ICD-10-CM code is {code.code}.", f"{code.code}: {code.text}.")
     return [(question, pick(answers, "code for answer", code.code))]
 
 
 def billable(code: Code) -> Turns:
+    """Whether a claim may carry the code: whether it is a leaf."""
     question = pick(
         ("Is {code} a billable code?", "Can I put {code} on a claim?", "{code}: billable?"),
         "billable",
@@ -115,12 +118,14 @@ def place(code: Code) -> Turns:
 
 
 def parent(code: Code) -> Turns:
+    """The code one level up."""
     above = load(code.ancestors[0])
     question = f"What is the parent of {code.code}?"
     return [(question, f"The parent of {code.named} is {above.named}.")]
 
 
 def subdivisions(code: Code) -> Turns:
+    """The codes one level down."""
     question = pick(
         ("List the subdivisions of {code}.", "Which codes are directly under {code}?"),
         "subdivisions",
@@ -130,6 +135,7 @@ def subdivisions(code: Code) -> Turns:
 
 
 def seventh_character(code: Code) -> Turns:
+    """The table of the seventh character, own or inherited."""
     meanings = icd.get_seven_chr_def(code.code, True)
     rows = "\n".join(f"{character} = {text}" for character, text in meanings.items())
     return [(f"What can the seventh character of {code.code} be?", f"{code.named}:\n{rows}")]

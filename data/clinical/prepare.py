@@ -69,16 +69,20 @@ def write(chosen: Iterable[Row], folder: Path) -> dict[str, int]:
     folder.mkdir(parents=True, exist_ok=True)
     counts = dict.fromkeys(SPLITS, 0)
     parts = {split: folder / f"{split}.jsonl.part" for split in SPLITS}
-    with ExitStack() as stack:
-        files = {
-            split: stack.enter_context(open(part, "w", encoding="utf-8", newline="\n"))
-            for split, part in parts.items()
-        }
-        for split, _, line in chosen:
-            files[split].write(line)
-            counts[split] += 1
-    for split, part in parts.items():
-        os.replace(part, folder / f"{split}.jsonl")
+    try:
+        with ExitStack() as stack:
+            files = {
+                split: stack.enter_context(open(part, "w", encoding="utf-8", newline="\n"))
+                for split, part in parts.items()
+            }
+            for split, _, line in chosen:
+                files[split].write(line)
+                counts[split] += 1
+        for split, part in parts.items():
+            os.replace(part, folder / f"{split}.jsonl")
+    finally:
+        for part in parts.values():
+            part.unlink(missing_ok=True)
     return counts
 
 

@@ -62,9 +62,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         prog="train.py", description="Train the byte-level BPE tokenizer clinical-4k."
     )
-    parser.add_argument(
-        "--out", type=Path, default=HERE / "clinical-4k", help="folder to write to"
-    )
+    parser.add_argument("--out", type=Path, default=HERE / "clinical-4k", help="folder to write to")
     folder: Path = parser.parse_args(arguments).out
     if not SAMPLE.is_file():
         print(

@@ -1,0 +1,121 @@
+"""Tables of a trace (S-24) from Parquet or JSONL segments, every row checked against the schema.
+
+Parquet is checked column by column in streaming passes and stays on disk; JSONL is read in chunks
+into compact columns. A message names file, line or row, field and kinds of values, never text or
+ids of an example.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from oracle.columns import Definition, columns, dtypes, misfit
+from oracle.document import loads
+from oracle.errors import TraceError
+
+CHUNK_ROWS = 4096
+
+
+def read_table(paths: Sequence[Path], definition: Definition) -> pl.LazyFrame:
+    """Return the rows of the segments in their order; raises TraceError at the first bad row."""
+    if not paths:
+        return pl.LazyFrame(schema=dtypes(definition))
+    parts = [
+        _scan_parquet(path, definition)
+        if path.suffix == ".parquet"
+        else read_jsonl(path, definition).lazy()
+        for path in paths
+    ]
+    return pl.concat(parts) if len(parts) > 1 else parts[0]
+
+
+def read_jsonl(path: Path, definition: Definition) -> pl.DataFrame:
+    """Read a JSONL table; raises TraceError with the 1-based number of the first bad line."""
+    schema = dtypes(definition)
+    frames = []
+    rows: list[dict[str, Any]] = []
+    for number, line in _lines(path):
+        try:
+            row = loads(line)
+        except ValueError as error:
+            reason = getattr(error, "msg", None) or "not valid JSON"
+            raise TraceError(f"{path}:{number}: the line is not JSON ({reason}).") from None
+        if (reason := misfit(definition, row)) is not None:
+            raise TraceError(
+                f"{path}:{number}: the row {reason} (trace.schema.json, {definition})."
+            )
+        rows.append(row)
+        if len(rows) == CHUNK_ROWS:
+            frames.append(_frame(rows, definition))
+            rows = []
+    frames.append(_frame(rows, definition))
+    return pl.concat(frames) if frames else pl.DataFrame(schema=schema)
+
+
+def _lines(path: Path) -> Iterator[tuple[int, bytes]]:
+    with path.open("rb") as stream:
+        for number, line in enumerate(stream, start=1):
+            if not line.endswith(b"\n"):
+                raise TraceError(
+                    f"{path}:{number}: the last line has no line end, so it was cut in the middle; "
+                    "the leg must be resumed or run again."
+                )
+            yield number, line
+
+
+def _frame(rows: list[dict[str, Any]], definition: Definition) -> pl.DataFrame:
+    wanted = columns(definition)
+    data = {column.name: [column.parsed(row[column.name]) for row in rows] for column in wanted}
+    return pl.DataFrame(data, schema=dtypes(definition))
+
+
+def _scan_parquet(path: Path, definition: Definition) -> pl.LazyFrame:
+    try:
+        found = pl.read_parquet_schema(path)
+    except (pl.exceptions.PolarsError, OSError):
+        raise TraceError(f"{path} cannot be read as Parquet: it is damaged or cut.") from None
+    _check_types(path, dict(found), definition)
+    wanted = columns(definition)
+    scan = pl.scan_parquet(path).select(pl.col(c.name).cast(c.dtype) for c in wanted)
+    try:
+        bad = scan.select(c.check().sum().alias(c.name) for c in wanted).collect(engine="streaming")
+    except (pl.exceptions.PolarsError, OSError):
+        raise TraceError(
+            f"{path} cannot be read as Parquet: it is damaged, or a number does not fit its type."
+        ) from None
+    for column in wanted:
+        if bad.item(0, column.name):
+            row = scan.with_row_index("row").filter(column.check()).select("row").head(1).collect()
+            raise TraceError(
+                f"{path}: row {row.item()} has a {column.name} that is not {column.words} "
+                f"({bad.item(0, column.name)} such rows; trace.schema.json, {definition})."
+            )
+    return scan
+
+
+def _check_types(path: Path, found: dict[str, Any], definition: Definition) -> None:
+    wanted = dtypes(definition)
+    if missing := sorted(wanted.keys() - found.keys()):
+        raise TraceError(f"{path} lacks the columns {', '.join(missing)} ({definition}).")
+    if unknown := sorted(found.keys() - wanted.keys()):
+        raise TraceError(f"{path} has unknown columns {', '.join(unknown)} ({definition}).")
+    for name, dtype in wanted.items():
+        if not _readable(found[name], dtype):
+            raise TraceError(
+                f"{path}: column {name} is {found[name]} and should be {dtype} (S-24)."
+            )
+
+
+def _readable(found: Any, wanted: Any) -> bool:
+    """Whether a stored type may be read as the wanted one without a change of any value."""
+    if isinstance(wanted, pl.List):
+        return isinstance(found, pl.List) and _readable(found.inner, wanted.inner)
+    if wanted == pl.String:
+        return bool(found in (pl.String, pl.Null) or isinstance(found, (pl.Categorical, pl.Enum)))
+    if wanted == pl.Float64:
+        return bool(found == pl.Float64)
+    return bool(found.is_integer())

@@ -31,7 +31,10 @@ def schema(name: Literal["run", "trace", "verdict"]) -> dict[str, Any]:
 
 @dataclass(frozen=True, kw_only=True)
 class Phase:
-    """One phase of a step (`phases.toml`). `rank` is its place in causal order."""
+    """One phase of a step (`phases.toml`). `rank` is its place in causal order.
+
+    A difference in one of `facts` (dotted names in the header, or prefixes) explains a divergence.
+    """
 
     rank: int
     name: str
@@ -39,6 +42,7 @@ class Phase:
     unit: str
     clause: str
     fields: tuple[str, ...]
+    facts: tuple[str, ...]
     causes: tuple[str, ...]
 
 
@@ -54,6 +58,7 @@ def phases() -> tuple[Phase, ...]:
             unit=row["unit"],
             clause=row["clause"],
             fields=tuple(row["fields"]),
+            facts=tuple(row["facts"]),
             causes=tuple(row["causes"]),
         )
         for rank, row in enumerate(rows)

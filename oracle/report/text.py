@@ -1,0 +1,147 @@
+"""A verdict in the terminal: the first divergence in five lines, or a table of phases.
+
+Never more than a screen.
+"""
+
+from __future__ import annotations
+
+from rich.console import Console
+from rich.text import Text
+
+from oracle.contract import PhaseResult, Verdict
+from oracle.report.words import (
+    STATUS_WORDS,
+    aftermath,
+    apart,
+    joined,
+    percent,
+    place,
+    remedy,
+    short,
+    visible,
+)
+
+STYLES = {
+    "AGREE": "bold green",
+    "DIVERGED": "bold red",
+    "INCONCLUSIVE": "bold yellow",
+    "ERROR": "bold magenta",
+}
+MAX_REASONS = 4
+MAX_NOTES = 3
+
+
+def print_verdict(verdict: Verdict, console: Console) -> None:
+    """Print `verdict` to `console`; never text or ordinary ids of an example."""
+    if verdict.verdict == "DIVERGED" and verdict.first is not None:
+        _print_divergence(verdict, console)
+    elif verdict.verdict == "AGREE":
+        _print_agreement(verdict, console)
+    else:
+        _print_unjudged(verdict, console)
+    for warning in verdict.warnings[:MAX_NOTES]:
+        _line(console, "note", warning)
+    if len(verdict.warnings) > MAX_NOTES:
+        _line(console, "note", f"{len(verdict.warnings) - MAX_NOTES} more in the JSON verdict")
+
+
+def _line(console: Console, key: str, value: str | Text) -> None:
+    """One `  key     value` line; `value` is shown as it stands, control characters spelled out."""
+    body = value if isinstance(value, Text) else Text(visible(value))
+    console.print(Text.assemble("  ", (f"{key:<7} ", "dim"), body), soft_wrap=True, highlight=False)
+
+
+def _head(console: Console, verdict: Verdict, *rest: str) -> None:
+    name = (verdict.verdict, STYLES[verdict.verdict])
+    text = Text.assemble(name, *(f"  {visible(part)}" for part in rest if part))
+    console.print(text, soft_wrap=True, highlight=False)
+
+
+def _print_divergence(verdict: Verdict, console: Console) -> None:
+    first = verdict.first
+    assert first is not None, "DIVERGED without a first divergence"
+    _head(console, verdict, first.phase, place(first))
+    names = [leg.name for leg in verdict.legs]
+    a, b = visible(first.a), visible(first.b)
+    if len(a) + len(b) + 40 <= console.width:
+        _line(console, names[0], f"{a:<12} {names[1]:<5} {b}")
+    else:
+        _line(console, names[0], a)
+        _line(console, names[1], b)
+    if distance := apart(first):
+        _line(console, "apart", distance)
+    _line(console, "rule", f"{first.rule}        clause {first.clause}")
+    if first.hint:
+        _line(console, "hint", first.hint)
+    if rest := further(verdict):
+        _line(console, "also", rest)
+    if verdict.consequences:
+        _line(console, "then", aftermath(verdict.consequences))
+    if verdict.run is not None:
+        step = "" if first.step is None else f" --step {first.step}"
+        _line(console, "next", f"oracle show {verdict.run}{step} --phase {first.phase}")
+
+
+def further(verdict: Verdict) -> str:
+    """Independent divergences besides the first: `3 more in mask, 1 in lr`."""
+    counts: dict[str, int] = {}
+    for item in verdict.divergences:
+        own = 0 if verdict.first is not None and item.id == verdict.first.id else 1
+        counts[item.phase] = counts.get(item.phase, 0) + own + item.num_like_it
+    parts = [f"{num} in {phase}" for phase, num in counts.items() if num]
+    return f"{joined(parts)} that these do not explain" if parts else ""
+
+
+def _print_agreement(verdict: Verdict, console: Console) -> None:
+    rows = [("phase", "compared", "agreement", "worst relative", "where")]
+    for result in verdict.phases:
+        if result.status != "not_compared":
+            rows.append(_row(result))
+    widths = [max(len(row[column]) for row in rows) for column in range(5)]
+    for number, row in enumerate(rows):
+        cells = [cell.ljust(width) for cell, width in zip(row, widths, strict=True)]
+        console.print(
+            Text("  " + "  ".join(cells).rstrip(), style="dim" if number == 0 else ""),
+            soft_wrap=True,
+            highlight=False,
+        )
+    if skipped := [r.phase for r in verdict.phases if r.status == "not_compared"]:
+        _line(console, "not compared", f" {joined(skipped)}")
+    _head(console, verdict, status_line(verdict))
+
+
+def _row(result: PhaseResult) -> tuple[str, str, str, str, str]:
+    agreement = percent(result.num_agreeing, result.num_compared)
+    if result.status != "agree":
+        agreement = f"{agreement} {STATUS_WORDS[result.status]}"
+    where = "" if result.worst_step is None else f"step {result.worst_step}"
+    worst = "" if result.worst_relative is None else short(result.worst_relative)
+    return result.phase, f"{result.num_compared} {result.unit}", agreement, worst, where
+
+
+def status_line(verdict: Verdict) -> str:
+    """The one line for a status check: config, precision, size, largest loss difference."""
+    config, summary = verdict.config, verdict.summary
+    parts = [str(config["name"])]
+    if config["precision"]:
+        parts.append(str(config["precision"]))
+    parts.append(f"{summary['num_steps']} steps, {summary['num_examples']} examples")
+    if summary["max_relative_loss_difference"] is not None:
+        parts.append(f"loss within {short(summary['max_relative_loss_difference'])}")
+    parts.append(verdict.purpose if verdict.purpose == "cross" else "self (passes no gate)")
+    return " · ".join(parts)
+
+
+def _print_unjudged(verdict: Verdict, console: Console) -> None:
+    _head(console, verdict, status_line(verdict))
+    for leg in verdict.legs:
+        if leg.error:
+            _line(console, leg.name, leg.error)
+    for reason in verdict.reasons[:MAX_REASONS]:
+        _line(console, "why", reason)
+    if len(verdict.reasons) > MAX_REASONS:
+        _line(console, "why", f"{len(verdict.reasons) - MAX_REASONS} more in the JSON verdict")
+    for status, key in (("agree", "agree"), ("not_judged", "unjudged")):
+        if names := [result.phase for result in verdict.phases if result.status == status]:
+            _line(console, key, joined(names))
+    _line(console, "do", remedy(verdict))

@@ -1,0 +1,1 @@
+"""The third opinion: the contract in float64 NumPy, written from SPEC.md alone."""

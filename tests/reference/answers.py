@@ -1,0 +1,160 @@
+"""The reference's own answer to a golden vector of any kind (S-27).
+
+`number` is the floating type of the evaluation. Vectors are made in extended precision and
+rounded once to float64, so that their last bit depends on no order of summation.
+"""
+
+from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tests.reference.batches import Batch, Encoded, epoch_batches
+from tests.reference.hashes import tensors_sha256
+from tests.reference.loss import step_loss
+from tests.reference.matching import from_json
+from tests.reference.optimizer import AdamW, Tensors, clip_factor, global_norm, is_trainable
+from tests.reference.order import epoch_order
+from tests.reference.rows import fill_rows
+from tests.reference.schedule import Number, learning_rate
+from tests.reference.statistics import tensor_statistics
+
+Input = dict[str, Any]
+Output = dict[str, Any]
+
+
+def answer(kind: str, given: Input, *, root: Path, number: Number = np.float64) -> Output:
+    """The output for `given`; paths in it are relative to `root`. Raises RefusedError."""
+    return KINDS[kind](given, root, number)
+
+
+def nested(values: Any) -> Any:
+    """A nested list of float64 numbers, whatever the precision of `values`."""
+    return np.asarray(values).astype(np.float64).tolist()
+
+
+def tensors_of(given: Input, number: Number) -> Tensors:
+    """name -> array from name -> nested list."""
+    return {name: np.array(from_json(v), dtype=number) for name, v in given.items()}
+
+
+def order(given: Input, _root: Path, _number: Number) -> Output:
+    """S-08."""
+    return {"ids": epoch_order(given["seed"], given["epoch"], given["ids"])}
+
+
+def rows(given: Input, _root: Path, _number: Number) -> Output:
+    """S-09."""
+    filled = fill_rows(given["lengths"], max_length=given["max_length"], packing=given["packing"])
+    return {"rows": filled}
+
+
+def describe(batch: Batch) -> Output:
+    """A step's arrays, hash and counts."""
+    return {
+        "input_ids": batch.input_ids.tolist(),
+        "segments": batch.segments.tolist(),
+        "positions": batch.positions.tolist(),
+        "labels": batch.labels.tolist(),
+        "batch_sha256": batch.sha256,
+        "num_tokens": batch.num_tokens,
+        "num_targets": batch.num_targets,
+    }
+
+
+def batches(given: Input, _root: Path, _number: Number) -> Output:
+    """S-10, S-11."""
+    steps = epoch_batches(
+        [
+            [Encoded(ids=tuple(e["ids"]), mask=tuple(e["mask"])) for e in row]
+            for row in given["rows"]
+        ],
+        micro_batch_size=given["micro_batch_size"],
+        accumulation_steps=given["accumulation_steps"],
+        pad_id=given["pad_id"],
+        padding_side=given["padding_side"],
+        pad_multiple=given["pad_multiple"],
+    )
+    return {"steps": [describe(step) for step in steps]}
+
+
+def loss(given: Input, _root: Path, number: Number) -> Output:
+    """S-14."""
+    logits, labels = np.array(given["logits"], dtype=number), np.array(given["labels"])
+    value, count, grad = step_loss(logits, labels)
+    return {"loss": float(value), "num_targets": count, "grad_logits": nested(grad)}
+
+
+def clip(given: Input, _root: Path, number: Number) -> Output:
+    """S-15, S-16."""
+    grads = tensors_of(given["grads"], number)
+    norm = global_norm(grads, number)
+    factor = clip_factor(norm, given["clip_norm"])
+    clipped = {name: nested(grad * factor) for name, grad in grads.items()}
+    return {"grad_norm": float(norm), "clip_factor": float(factor), "clipped": clipped}
+
+
+def schedule(given: Input, _root: Path, number: Number) -> Output:
+    """S-17."""
+    rates = [
+        learning_rate(
+            given["kind"],
+            rate=given["learning_rate"],
+            warmup_steps=given["warmup_steps"],
+            num_steps=given["num_steps"],
+            min_ratio=given["min_ratio"],
+            update=t,
+            number=number,
+        )
+        for t in range(given["num_steps"])
+    ]
+    return {"lr": [float(rate) for rate in rates]}
+
+
+def adamw(given: Input, _root: Path, number: Number) -> Output:
+    """S-18."""
+    params = tensors_of(given["params"], number)
+    trainable = [name for name in params if is_trainable(name, given["frozen"])]
+    m = {name: np.zeros_like(params[name]) for name in trainable}
+    v = {name: np.zeros_like(params[name]) for name in trainable}
+    constants = AdamW(
+        beta1=given["beta1"],
+        beta2=given["beta2"],
+        epsilon=given["epsilon"],
+        weight_decay=given["weight_decay"],
+        decay=given["decay"],
+    )
+    for step, (grads, rate) in enumerate(zip(given["grads"], given["lr"], strict=True)):
+        update = {n: g for n, g in tensors_of(grads, number).items() if n in m}
+        constants.update(params, update, m, v, step=step, rate=number(rate))
+    return {
+        kind: {name: nested(tensor) for name, tensor in tensors.items()}
+        for kind, tensors in (("params", params), ("m", m), ("v", v))
+    }
+
+
+def statistics(given: Input, _root: Path, number: Number) -> Output:
+    """S-21."""
+    values = np.array(given["values"], dtype=number)
+    record = asdict(tensor_statistics(given["name"], values, number))
+    return {**record, "sketch": list(record["sketch"])}
+
+
+def tensor_hash(given: Input, _root: Path, _number: Number) -> Output:
+    """S-22."""
+    return {"sha256": tensors_sha256(tensors_of(given["tensors"], np.float64))}
+
+
+KINDS: dict[str, Callable[[Input, Path, Number], Output]] = {
+    "order": order,
+    "rows": rows,
+    "batches": batches,
+    "loss": loss,
+    "clip": clip,
+    "schedule": schedule,
+    "adamw": adamw,
+    "statistics": statistics,
+    "tensors_sha256": tensor_hash,
+}

@@ -1,10 +1,10 @@
 """The oracle's exception tree. Each error is one sentence: what, where, both values, what to do.
 
-    OracleError            exit 2, verdict ERROR
-    ├── ConfigError        a run config, tolerance, stack or policy file that cannot be used
-    ├── DataError          data, template, tokenizer or checkpoint that cannot be used
-    ├── TraceError         a trace that is unfinished, malformed, or of another run
-    └── LegError           a leg that crashed, hung or was killed
+OracleError            exit 2, verdict ERROR
+├── ConfigError        a run config, tolerance, stack or policy file that cannot be used
+├── DataError          data, template, tokenizer or checkpoint that cannot be used
+├── TraceError         a trace that is unfinished, malformed, or of another run
+└── LegError           a leg that crashed, hung or was killed
 """
 
 

@@ -19,7 +19,9 @@ def test_the_stacks_share_no_code() -> None:
 def test_a_copy_with_other_comments_and_one_renamed_function_is_caught(tmp_path: Path) -> None:
     copied = Path(shutil.copytree(STACKS / "jax_stack", tmp_path / "copy"))
     for path in copied.glob("*.py"):
-        path.write_text("# rewritten\n" + path.read_text("utf-8").replace("def main(", "def start("))
+        path.write_text(
+            "# rewritten\n" + path.read_text("utf-8").replace("def main(", "def start(")
+        )
     assert clones.shared_fraction(STACKS / "jax_stack", copied) > clones.LIMIT
 
 

@@ -99,7 +99,10 @@ def test_the_allow_list_sees_imports_inside_functions(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("statement", "forbidden"),
     [
-        ("import oracle, oracle.trace, oracle.verdict", ["torch", "jax", "transformers", "datasets"]),
+        (
+            "import oracle, oracle.trace, oracle.verdict",
+            ["torch", "jax", "transformers", "datasets"],
+        ),
         ("import oracle.cli", ["polars", "rich", "numpy", "jsonschema", "pyarrow"]),
     ],
 )

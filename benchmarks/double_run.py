@@ -1,4 +1,5 @@
-"""The double run against its two legs run one after the other, each with the same threads. Goal: ratio at most 1.05.
+"""The double run against its two legs run one after the other, each with the same threads. Goal:
+ratio at most 1.05.
 
 python -m benchmarks.double_run
 """
@@ -16,7 +17,9 @@ from benchmarks import legs
 
 
 def main() -> None:
-    """Alternate `oracle run` (legs, comparison, report) and the two legs in sequence on the demo's config."""
+    """Alternate `oracle run` (legs, comparison, report) and the two legs in sequence on the demo's
+    config.
+    """
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--repeats", type=int, default=3)
     repeats = parser.parse_args().repeats

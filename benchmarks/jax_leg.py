@@ -1,4 +1,5 @@
-"""The JAX leg, traced, against a bare jitted Optax loop on the same work. Goal: ratio (bare seconds / leg seconds) >= 0.95.
+"""The JAX leg, traced, against a bare jitted Optax loop on the same work. Goal: ratio (bare seconds
+/ leg seconds) >= 0.95.
 
 python -m benchmarks.jax_leg
 """
@@ -12,11 +13,12 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
+from typing import Any
 
 from benchmarks import legs
 
 NUM_STEPS, WARM_STEPS = 200, 100
-CHANGES = {
+CHANGES: dict[str, dict[str, Any]] = {
     "data": {"pad_multiple": 256},  # one shape: no compilation after the first step on either side
     "train": {"precision": "float32", "num_steps": NUM_STEPS},
     "eval": {"every_steps": 0},
@@ -26,7 +28,9 @@ CHANGES = {
 
 
 def bare_seconds(trace: Path, checkpoint: Path) -> float:
-    """Run the bare loop in a process of its own on the rows of `trace`; returns seconds after the warm-up steps."""
+    """Run the bare loop in a process of its own on the rows of `trace`; returns seconds after the
+    warm-up steps.
+    """
     argv = [sys.executable, "-m", "benchmarks.optax_loop", str(trace), str(checkpoint)]
     argv += [str(WARM_STEPS)]
     environment = {**os.environ, "JAX_PLATFORMS": "cpu"}

@@ -1,8 +1,9 @@
 """Runs legs for the benchmarks and reads how long their steps took.
 
-Every benchmark compares within one run: the contestants alternate, and medians of repeats are reported, because machines are
-shared and noisy. Times are of steps, taken from `wall_seconds` of the trace or from the contestant's own clock; start-up,
-imports and compilation are left out on both sides.
+Every benchmark compares within one run: the contestants alternate, and medians of repeats are
+reported, because machines are shared and noisy. Times are of steps, taken from `wall_seconds` of
+the trace or from the contestant's own clock; start-up, imports and compilation are left out on both
+sides.
 """
 
 from __future__ import annotations
@@ -26,7 +27,9 @@ RESULTS = ROOT / "benchmarks" / "results"
 
 
 def derive(base: Path, folder: Path, changes: Mapping[str, Mapping[str, Any]]) -> Path:
-    """Write `base` with some keys changed and absolute paths to `folder/run.toml`; returns its path."""
+    """Write `base` with some keys changed and absolute paths to `folder/run.toml`; returns its
+    path.
+    """
     config = tomllib.loads(base.read_text("utf-8"))
     for key in ("train", "eval", "edge"):
         config["data"][key] = [str((base.parent / p).resolve()) for p in config["data"][key]]

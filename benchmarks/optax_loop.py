@@ -1,9 +1,11 @@
-"""A bare jitted Optax loop on the rows of a trace: the contestant of `benchmarks.jax_leg`. Prints seconds as JSON.
+"""A bare jitted Optax loop on the rows of a trace: the contestant of `benchmarks.jax_leg`. Prints
+seconds as JSON.
 
     python -m benchmarks.optax_loop TRACE CHECKPOINT WARM_STEPS
 
-The least that trains the same model on the same batches: one jitted, donating step, accumulation by scan, Optax's own clipping and AdamW;
-no trace, no statistics, no snapshot, no look at the loss. Letters: A micro-batches, B rows, T positions, D width, H heads, G kv heads, K head width.
+The least that trains the same model on the same batches: one jitted, donating step, accumulation by
+scan, Optax's own clipping and AdamW; no trace, no statistics, no snapshot, no look at the loss.
+Letters: A micro-batches, B rows, T positions, D width, H heads, G kv heads, K head width.
 """
 
 from __future__ import annotations

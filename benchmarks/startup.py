@@ -1,4 +1,5 @@
-"""Start-up: `oracle --help` (goal: under 0.15 s) beside `python -c pass`, and `make demo` after installation (under 3 minutes).
+"""Start-up: `oracle --help` (goal: under 0.15 s) beside `python -c pass`, and `make demo` after
+installation (under 3 minutes).
 
 python -m benchmarks.startup
 """

@@ -1,8 +1,10 @@
-"""The PyTorch leg, traced, against `transformers.Trainer`, untraced, on the same work: the yardstick is what people use.
+"""The PyTorch leg, traced, against `transformers.Trainer`, untraced, on the same work: the
+yardstick is what people use.
 
-Both train the demo's checkpoint in float32 with fused attention on one thread, on the same rows in the same order padded to the same
-lengths, with accumulation, clipping, AdamW and the same schedule. The Trainer gets ids and labels that are already rendered, so that its
-tokenisation costs nothing. Goal: ratio (Trainer's seconds / leg's seconds) at least 1.
+Both train the demo's checkpoint in float32 with fused attention on one thread, on the same rows in
+the same order padded to the same lengths, with accumulation, clipping, AdamW and the same schedule.
+The Trainer gets ids and labels that are already rendered, so that its tokenisation costs nothing.
+Goal: ratio (Trainer's seconds / leg's seconds) at least 1.
 
     python -m benchmarks.torch_leg
 """
@@ -15,11 +17,12 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
+from typing import Any
 
 from benchmarks import legs
 
 NUM_STEPS, WARM_STEPS = 120, 20
-CHANGES = {
+CHANGES: dict[str, dict[str, Any]] = {
     "train": {"precision": "float32", "num_steps": NUM_STEPS},
     "model": {"attention": "fused"},
     "eval": {"every_steps": 0},
@@ -29,7 +32,9 @@ CHANGES = {
 
 
 def trainer_seconds(trace: Path, checkpoint: Path) -> float:
-    """Run the Trainer in a process of its own on the rows of `trace`; returns the seconds after the warm-up steps."""
+    """Run the Trainer in a process of its own on the rows of `trace`; returns the seconds after the
+    warm-up steps.
+    """
     argv = [sys.executable, "-m", "benchmarks.trainer", str(trace), str(checkpoint)]
     argv += [str(WARM_STEPS)]
     output = subprocess.run(argv, cwd=legs.ROOT, check=True, capture_output=True, text=True).stdout

@@ -1,7 +1,9 @@
-"""Trace on against trace off, for both stacks: seconds per step, and whether one bit of the result differs.
+"""Trace on against trace off, for both stacks: seconds per step, and whether one bit of the result
+differs.
 
-A leg without a trace has no step clock, so the time of a step is the slope between a short and a long run of whole processes; start-up and
-compilation cancel. Goal: at most 3 % slower, final parameters and moments bit-identical.
+A leg without a trace has no step clock, so the time of a step is the slope between a short and a
+long run of whole processes; start-up and compilation cancel. Goal: at most 3 % slower, final
+parameters and moments bit-identical.
 
     python -m benchmarks.trace_overhead
 """
@@ -21,7 +23,9 @@ SHORT_STEPS, LONG_STEPS = 20, 520
 
 
 def config_of(folder: Path, num_steps: int) -> Path:
-    """Return the demo's config with `num_steps`, without evaluation and snapshots, tensors every 20 steps."""
+    """Return the demo's config with `num_steps`, without evaluation and snapshots, tensors every 20
+    steps.
+    """
     changes: dict[str, dict[str, Any]] = {
         "data": {"pad_multiple": 256},
         "train": {"num_steps": num_steps},
@@ -40,7 +44,9 @@ def timed(stack: str, config: Path, out: Path, *options: str) -> float:
 
 
 def slopes(stack: str, folder: Path, repeats: int) -> dict[str, Any]:
-    """Alternate trace on and off; return milliseconds a step of both, their ratio, and equality of the results."""
+    """Alternate trace on and off; return milliseconds a step of both, their ratio, and equality of
+    the results.
+    """
     short, long = config_of(folder / "short", SHORT_STEPS), config_of(folder / "long", LONG_STEPS)
     measured: dict[str, list[float]] = {"on": [], "off": []}
     final: set[str] = set()

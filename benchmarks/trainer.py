@@ -1,4 +1,5 @@
-"""`transformers.Trainer` on the rows of a trace: the contestant of `benchmarks.torch_leg`. Prints seconds as JSON.
+"""`transformers.Trainer` on the rows of a trace: the contestant of `benchmarks.torch_leg`. Prints
+seconds as JSON.
 
 python -m benchmarks.trainer TRACE CHECKPOINT WARM_STEPS
 """
@@ -19,7 +20,7 @@ from transformers import LlamaForCausalLM, Trainer, TrainerCallback, TrainingArg
 IGNORED = -100
 
 
-class Clock(TrainerCallback):  # type: ignore[misc]
+class Clock(TrainerCallback):
     """Takes the time at the end of the last warm-up step and at the end of training."""
 
     def __init__(self, warm_steps: int) -> None:
@@ -86,11 +87,11 @@ def main() -> None:
             dataloader_num_workers=0,
         )
 
-        class Ordered(Trainer):  # type: ignore[misc]
+        class Ordered(Trainer):
             """Takes the batches in the trace's order."""
 
             def _get_train_sampler(self, *args: Any, **kwargs: Any) -> Any:
-                return torch.utils.data.SequentialSampler(batches)  # type: ignore[arg-type]
+                return torch.utils.data.SequentialSampler(batches)
 
         Ordered(
             model=model,

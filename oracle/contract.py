@@ -1,6 +1,8 @@
-"""The contract as Python values: schemas, phases, and the frozen records that the other modules pass on.
+"""The contract as Python values: schemas, phases, and the frozen records that the other modules
+pass on.
 
-The only module that knows where `configs/contract` lies. Shapes: N steps, E examples, R tensor rows.
+The only module that knows where `configs/contract` lies. Shapes: N steps, E examples, R tensor
+rows.
 """
 
 from __future__ import annotations
@@ -69,8 +71,9 @@ def phases() -> tuple[Phase, ...]:
 class Divergence:
     """One broken rule. `a` and `b` are shown as they stand: never text, never ordinary token ids.
 
-    `absolute`, `relative` and `ulps` are of the two values; `allowed` is the largest relative difference that the rule lets
-    pass. `diff` is a list of `{"op", "a": [start, end), "b": [start, end)}` in characters (text) or tokens (ids, mask).
+    `absolute`, `relative` and `ulps` are of the two values; `allowed` is the largest relative
+    difference that the rule lets pass. `diff` is a list of `{"op", "a": [start, end), "b": [start,
+    end)}` in characters (text) or tokens (ids, mask).
     """
 
     id: str
@@ -106,7 +109,9 @@ class Consequence:
 
 @dataclass(frozen=True, kw_only=True)
 class PhaseResult:
-    """What became of a phase. `agreement` is `num_agreeing / num_compared`, None when nothing was compared."""
+    """What became of a phase. `agreement` is `num_agreeing / num_compared`, None when nothing was
+    compared.
+    """
 
     phase: str
     status: Literal["agree", "diverged", "consequence", "not_judged", "not_compared"]

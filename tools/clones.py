@@ -1,7 +1,8 @@
 """Clone check between the stacks: the share of 15-token shingles that two packages have in common.
 
-Comments, docstrings, line ends and indentation do not count; names do. Independent implementations of one specification
-measure under 1 %, a copy with its names changed here and there tens of percents; the limit is 5 %.
+Comments, docstrings, line ends and indentation do not count; names do. Independent implementations
+of one specification measure under 1 %, a copy with its names changed here and there tens of
+percents; the limit is 5 %.
 
     python tools/clones.py stacks/torch_stack stacks/jax_stack
 """
@@ -26,7 +27,9 @@ _SILENT = {
 
 
 def code_tokens(path: Path) -> list[str]:
-    """Return the tokens of a Python file without comments, layout and statement-level strings (docstrings)."""
+    """Return the tokens of a Python file without comments, layout and statement-level strings
+    (docstrings).
+    """
     tokens: list[str] = []
     at_statement_start = True
     with path.open("rb") as file:
@@ -58,7 +61,9 @@ def shingles(package: Path) -> set[tuple[str, ...]]:
 
 
 def shared_fraction(a: Path, b: Path) -> float:
-    """Return the shared shingles as a fraction of the smaller package's; raises ValueError when one has none."""
+    """Return the shared shingles as a fraction of the smaller package's; raises ValueError when one
+    has none.
+    """
     ours, theirs = shingles(a), shingles(b)
     if not ours or not theirs:
         raise ValueError(f"nothing to compare: {a} has {len(ours)} shingles, {b} has {len(theirs)}")

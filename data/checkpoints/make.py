@@ -1,11 +1,13 @@
 """Makes the small trained checkpoint that the demo and the fault runs start from.
 
-Draws initial weights with NumPy's PCG64 (they are untrained, so nothing depends on a framework's generator), trains them with
-one of the stacks on the committed clinical sample, and writes the result with its provenance.
+Draws initial weights with NumPy's PCG64 (they are untrained, so nothing depends on a framework's
+generator), trains them with one of the stacks on the committed clinical sample, and writes the
+result with its provenance.
 
     python data/checkpoints/make.py --stack torch
 
-Shapes: vocabulary V = 4096, width D = 64, feed-forward F = 176, H = 4 query heads, G = 2 key/value heads, K = 16, L = 2.
+Shapes: vocabulary V = 4096, width D = 64, feed-forward F = 176, H = 4 query heads, G = 2 key/value
+heads, K = 16, L = 2.
 """
 
 from __future__ import annotations
@@ -56,7 +58,9 @@ MODEL = {
 
 
 def initial_weights() -> dict[str, np.ndarray]:
-    """Return the untrained tensors under their names of clause S-13, float32, drawn in the order of the names."""
+    """Return the untrained tensors under their names of clause S-13, float32, drawn in the order of
+    the names.
+    """
     width, inner, heads, groups, head = 64, 176, 4, 2, 16
     shapes: dict[str, tuple[int, ...]] = {
         "model.embed_tokens.weight": (4096, width),
@@ -90,7 +94,9 @@ def sha256(path: Path) -> str:
 
 
 def train(stack: str, folder: Path) -> dict[str, object]:
-    """Train `folder/initial` with `stack`; returns the provenance. Raises CalledProcessError when the leg fails."""
+    """Train `folder/initial` with `stack`; returns the provenance. Raises CalledProcessError when
+    the leg fails.
+    """
     config = folder / "run.toml"
     text = CONFIG.read_text("utf-8").replace('"@initial"', json.dumps(str(folder / "initial")))
     config.write_text(text, "utf-8")
@@ -119,7 +125,9 @@ def train(stack: str, folder: Path) -> dict[str, object]:
 
 
 def main() -> None:
-    """Make the checkpoint and put it, with `provenance.json`, into `data/checkpoints/clinical-tiny`."""
+    """Make the checkpoint and put it, with `provenance.json`, into `data/checkpoints/clinical-
+    tiny`.
+    """
     parser = argparse.ArgumentParser(description="Make the small trained checkpoint.")
     parser.add_argument("--stack", choices=["torch", "jax"], default="torch")
     stack = parser.parse_args().stack

@@ -121,10 +121,10 @@ def main() -> None:
     began = 0.0
     for index, batch in enumerate(data):
         if index == warm_steps:
-            jax.block_until_ready(params)
+            jax.tree.map(lambda leaf: leaf.block_until_ready(), params)
             began = time.perf_counter()
         params, state, _ = jitted(params, state, jnp.asarray(batch))
-    jax.block_until_ready(params)
+    jax.tree.map(lambda leaf: leaf.block_until_ready(), params)
     print(json.dumps({"seconds": time.perf_counter() - began}))
 
 

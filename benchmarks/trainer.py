@@ -35,7 +35,7 @@ class Clock(TrainerCallback):
 
 
 def micro_batches(trace: Path) -> list[dict[str, torch.Tensor]]:
-    """Return the micro-batches of the trace in order, padded on the right as the leg padded them."""
+    """Return the micro-batches of the trace in order, padded as the leg padded them."""
     rows: dict[str, tuple[list[int], list[int]]] = {}
     for file in sorted((trace / "tokens").glob("*.parquet")):
         table = pq.read_table(file, columns=["id", "ids", "mask"]).to_pydict()

@@ -50,12 +50,16 @@ class Code:
 
 
 def load(code: str) -> Code:
-    """Read one code from the classification."""
+    """Read one code from the classification.
+
+    A block of one category bears its name (QA0); such a name is kept once, as the category.
+    """
+    above = dict.fromkeys(name for name in icd.get_ancestors(code) if name != code)
     return Code(
         code=code,
         text=icd.get_description(code),
         children=tuple(icd.get_children(code)),
-        ancestors=tuple(icd.get_ancestors(code)),
+        ancestors=tuple(above),
     )
 
 
@@ -110,7 +114,7 @@ def place(code: Code) -> Turns:
         code.code,
     ).format(code=code.code)
     path = [
-        f"{'Chapter ' * icd.is_chapter(above)}{above}: {icd.get_description(above, True)}"
+        f"{'Chapter ' * icd.is_chapter(above)}{above}: {icd.get_description(above)}"
         for above in reversed(code.ancestors)
     ]
     indented = [f"{'  ' * depth}{line}" for depth, line in enumerate([*path, code.named])]
@@ -166,7 +170,7 @@ def notes(code: Code) -> Turns:
 
 def drill_down(code: Code) -> Turns:
     """From the category to the code, a turn for each level below the category."""
-    levels = [*reversed([a for a in code.ancestors if icd.is_category_or_subcategory(a)])]
+    levels = [a for a in reversed(code.ancestors) if icd.is_category_or_subcategory(a)]
     turns: Turns = []
     for above, below in zip(levels, [*levels[1:], code.code], strict=True):
         opening = f"I start from {above}." if not turns else "And below that?"

@@ -99,7 +99,9 @@ def demand(error: ValidationError, *, reveal: bool) -> str:
         case "type":
             return f"is {shown_kind(value, reveal)} and should be {_types(error.validator_value)}"
         case "oneOf":
-            return f"is {shown_kind(value, reveal)} and should be {_alternatives(error)}"
+            numeric = isinstance(value, (int, float)) and not isinstance(value, bool)
+            found = shown if numeric else shown_kind(value, reveal)
+            return f"is {found} and should be {_alternatives(error)}"
         case "enum":
             allowed = ", ".join(json.dumps(v) for v in error.validator_value)
             return f"is {shown} and should be one of {allowed}"

@@ -1,0 +1,67 @@
+"""Try planted faults and print what the oracle says: `python -m faults [ID ...] [--write]`."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+from pathlib import Path
+
+from faults.fault import all_faults
+from faults.range import Range, Tried
+
+TABLE = Path(__file__).parent / "TABLE.md"
+HEAD = """# Planted faults, and what the oracle said
+
+Made by `python -m faults --write`. Each fault is planted in one stack; the other is clean.
+
+| id | fault | planted in | must show in | shown first in | at | verdict | hint |
+|---|---|---|---|---|---|---|---|
+"""
+
+
+def row(tried: Tried) -> str:
+    """Return the fault's line of the table."""
+    fault, first = tried.fault, tried.verdict.first
+    where = (
+        ""
+        if first is None
+        else ", ".join(
+            part
+            for part in (
+                "before the run" if first.step is None else f"step {first.step}",
+                first.example or "",
+                first.tensor or "",
+            )
+            if part
+        )
+    )
+    hint = (first.hint or "") if first else ""
+    cells = [fault.id, fault.title, fault.stack, " or ".join(fault.expect)]
+    cells += [tried.phase or "nowhere", where, tried.verdict.verdict, hint]
+    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
+
+
+def main() -> int:
+    """Try the named faults, or all; exit 1 when one is missed."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("ids", nargs="*", help="faults to try (default: all)")
+    parser.add_argument("--write", action="store_true", help="write faults/TABLE.md")
+    options = parser.parse_args()
+    chosen = [fault for fault in all_faults() if not options.ids or fault.id in options.ids]
+    missed, rows = 0, []
+    with tempfile.TemporaryDirectory() as folder:
+        ground = Range(Path(folder))
+        for fault in chosen:
+            tried = ground.try_fault(fault)
+            missed += not tried.caught
+            rows.append(row(tried))
+            print("caught" if tried.caught else "MISSED", rows[-1], flush=True)
+    print(f"{len(rows) - missed} of {len(rows)} caught in the phase that was expected")
+    if options.write:
+        TABLE.write_text(HEAD + "\n".join(rows) + "\n", "utf-8")
+    return int(missed > 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

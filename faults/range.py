@@ -79,8 +79,7 @@ class Range:
         return path
 
     def _head(self, source: Path, num_lines: int) -> Path:
-        """Copy the first lines of a data file; the copy, like the edge set, has no final newline.
-        """
+        """Copy the first lines of a data file; the copy, like the edge set, has no final newline."""
         target = self.folder / source.name
         if not target.exists():
             self.folder.mkdir(parents=True, exist_ok=True)
@@ -128,8 +127,9 @@ class Range:
 
     def judge(self, a: Path, b: Path, config: Path) -> Verdict:
         """Compare two finished traces as `oracle run` would, with the floor of the clean code."""
-        from oracle.trace import read_trace
         from oracle.verdict import judge
+
+        from oracle.trace import read_trace
 
         tolerances = ROOT / "configs" / "tolerances"
         precision = tomllib.loads(config.read_text("utf-8"))["train"]["precision"]

@@ -14,6 +14,7 @@ from oracle.report.words import (
     aftermath,
     apart,
     joined,
+    next_command,
     percent,
     place,
     remedy,
@@ -78,18 +79,17 @@ def _print_divergence(verdict: Verdict, console: Console) -> None:
     if verdict.consequences:
         _line(console, "then", aftermath(verdict.consequences))
     if verdict.run is not None:
-        step = "" if first.step is None else f" --step {first.step}"
-        _line(console, "next", f"oracle show {verdict.run}{step} --phase {first.phase}")
+        _line(console, "next", next_command(verdict))
 
 
 def further(verdict: Verdict) -> str:
-    """Independent divergences besides the first: `3 more in mask, 1 in lr`."""
+    """Independent divergences besides the first, listed or only counted, by phase."""
     counts: dict[str, int] = {}
     for item in verdict.divergences:
         own = 0 if verdict.first is not None and item.id == verdict.first.id else 1
         counts[item.phase] = counts.get(item.phase, 0) + own + item.num_like_it
     parts = [f"{num} in {phase}" for phase, num in counts.items() if num]
-    return f"{joined(parts)} that these do not explain" if parts else ""
+    return f"{joined(parts)}, not explained by the first" if parts else ""
 
 
 def _print_agreement(verdict: Verdict, console: Console) -> None:

@@ -105,3 +105,11 @@ def remedy(verdict: Verdict) -> str:
     if verdict.floor is None and verdict.mode == "train":
         return "oracle calibrate CONFIG measures the noise floor that the numeric phases need"
     return f"oracle show {run} lists what was compared; no gate passes on this verdict"
+
+
+def next_command(verdict: Verdict) -> str:
+    """The command that shows the first divergence of a stored run."""
+    first = verdict.first
+    assert verdict.run is not None and first is not None, "no stored run or nothing to show"
+    step = "" if first.step is None else f" --step {first.step}"
+    return f"oracle show {visible(verdict.run)}{step} --phase {first.phase}"

@@ -7,7 +7,6 @@ One definition serves both forms: values of a parsed JSON line (`fits`) and Parq
 from __future__ import annotations
 
 import functools
-import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -16,14 +15,13 @@ from typing import Any, Literal
 import polars as pl
 
 from oracle.contract import schema
-from oracle.document import kind
+from oracle.document import NON_FINITE, as_float, kind
 
 Definition = Literal["step", "token_row", "tensor_row"]
 
 # Narrow inner types of lists by field; everything else is Int64 (S-24, description of the schema).
 INNER: Mapping[str, Any] = {"ids": pl.Int32, "mask": pl.Int8}
 BITS = {pl.Int8: 8, pl.Int32: 32, pl.Int64: 64}
-NON_FINITE = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 WORDS = {"integer": "an integer", "number": "a number", "string": "text"}
 
 
@@ -116,9 +114,7 @@ class Column:
         return self._number(value)
 
     def _number(self, value: Any) -> Any:
-        if isinstance(value, str):
-            return NON_FINITE[value]
-        return int(value) if self.base == "integer" else float(value)
+        return int(value) if self.base == "integer" else as_float(value)
 
     def check(self) -> pl.Expr:
         """Return an expression that is true in rows which break the column's demands."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import json
+import math
 from collections.abc import Mapping
 from typing import Any, Literal
 
@@ -25,6 +26,7 @@ KINDS = {
     "list": "a list",
     "dict": "a table",
 }
+NON_FINITE = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 TYPES = {
     "null": "null",
     "boolean": "true or false",
@@ -48,6 +50,13 @@ def _refuse_constant(name: str) -> float:
 def loads(text: str | bytes) -> Any:
     """Parse JSON; `NaN` and `Infinity` outside a string raise ValueError (S-24)."""
     return json.loads(text, parse_constant=_refuse_constant)
+
+
+def as_float(value: Any) -> float:
+    """Return a number of a trace; what is not finite is written as a string there (S-24)."""
+    if isinstance(value, str):
+        return NON_FINITE[value]
+    return float(value)
 
 
 @functools.cache

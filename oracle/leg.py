@@ -1,0 +1,80 @@
+"""A leg as a value: what to start, within which limits, and how it ended (S-26)."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from oracle.stacks import Stack
+
+# Everything else of the caller's environment stays behind: a variable that only one of two
+# machines sets is a difference that no trace shows.
+PASSED_ON = (
+    "CUDA_VISIBLE_DEVICES",
+    "HOME",
+    "LANG",
+    "LC_ALL",
+    "LC_CTYPE",
+    "LD_LIBRARY_PATH",
+    "LOGNAME",
+    "PATH",
+    "TMPDIR",
+    "TZ",
+    "USER",
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Leg:
+    """One process to start. `out` is its trace directory, `logs` where its output goes."""
+
+    name: str
+    stack: Stack
+    mode: Literal["train", "render"]
+    config: Path
+    root: Path
+    out: Path
+    logs: Path
+    nonce: str
+    resume: bool = False
+    trace: bool = True
+
+    @property
+    def argv(self) -> list[str]:
+        """The command line of S-26."""
+        argv = [*self.stack.argv, self.mode, "--config", str(self.config), "--root", str(self.root)]
+        argv += ["--out", str(self.out), "--nonce", self.nonce]
+        argv += ["--resume"] if self.resume else []
+        return argv + ([] if self.trace else ["--no-trace"])
+
+
+@dataclass(frozen=True, kw_only=True)
+class Limits:
+    """`stall_seconds`: longest time without a sign of life. `grace_seconds`: SIGTERM to SIGKILL."""
+
+    stall_seconds: float = 300.0
+    grace_seconds: float = 30.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class LegEnd:
+    """How a leg ended. `error` is one sentence, None when it exited with 0."""
+
+    name: str
+    return_code: int
+    error: str | None
+    last_step: int | None
+    seconds: float
+
+
+def new_nonce() -> str:
+    """Return a text that no earlier trace can repeat."""
+    return secrets.token_hex(16)
+
+
+def environment(stack: Stack) -> dict[str, str]:
+    """Return the variables that a leg sees: those passed on, then the stack's own."""
+    return {name: os.environ[name] for name in PASSED_ON if name in os.environ} | dict(stack.env)

@@ -12,11 +12,15 @@ from typing import Any
 import numpy as np
 
 from tests.reference.batches import Batch, Encoded, epoch_batches
+from tests.reference.conversations import read_split
+from tests.reference.encode import load
+from tests.reference.examples import make_example
 from tests.reference.hashes import tensors_sha256
 from tests.reference.loss import step_loss
 from tests.reference.matching import from_json
 from tests.reference.optimizer import AdamW, Tensors, clip_factor, global_norm, is_trainable
 from tests.reference.order import epoch_order
+from tests.reference.render import Template
 from tests.reference.rows import fill_rows
 from tests.reference.schedule import Number, learning_rate
 from tests.reference.statistics import tensor_statistics
@@ -38,6 +42,53 @@ def nested(values: Any) -> Any:
 def tensors_of(given: Input, number: Number) -> Tensors:
     """name -> array from name -> nested list."""
     return {name: np.array(from_json(v), dtype=number) for name, v in given.items()}
+
+
+def conversations(given: Input, _root: Path, _number: Number) -> Output:
+    """S-02."""
+    data = given["text"].encode() if "text" in given else bytes.fromhex(given["bytes_hex"])
+    split = read_split([("input", data)], set())
+    return {"examples": [{"id": c.id, "messages": list(c.messages)} for c in split]}
+
+
+def template_of(given: Input) -> Template:
+    """The compiled template of a case."""
+    return Template(
+        given["template"],
+        bos_token=given["bos_token"],
+        eos_token=given["eos_token"],
+        mask=given["mask"],
+    )
+
+
+def render(given: Input, _root: Path, _number: Number) -> Output:
+    """S-03, S-04."""
+    rendered = template_of(given).render(given["messages"])
+    return {"text": rendered.text, "spans": [list(span) for span in rendered.spans]}
+
+
+def encode(given: Input, root: Path, _number: Number) -> Output:
+    """S-05."""
+    tokenizer = load((root / given["tokenizer"]).read_text(encoding="utf-8"))
+    tokens = tokenizer.encode(given["text"])
+    return {"ids": [t.id for t in tokens], "ranges": [[t.start, t.stop] for t in tokens]}
+
+
+def example(given: Input, root: Path, _number: Number) -> Output:
+    """S-03 to S-07."""
+    made = make_example(
+        given["messages"],
+        template=template_of(given),
+        tokenizer=load((root / given["tokenizer"]).read_text(encoding="utf-8")),
+        max_length=given["max_length"],
+        truncation_side=given["truncation_side"],
+    )
+    return {
+        "ids": list(made.encoded.ids),
+        "mask": list(made.encoded.mask),
+        "num_tokens_before_truncation": made.num_tokens_before_truncation,
+        "typed_control_tokens": made.typed_control_tokens,
+    }
 
 
 def order(given: Input, _root: Path, _number: Number) -> Output:
@@ -148,6 +199,10 @@ def tensor_hash(given: Input, _root: Path, _number: Number) -> Output:
 
 
 KINDS: dict[str, Callable[[Input, Path, Number], Output]] = {
+    "conversations": conversations,
+    "render": render,
+    "encode": encode,
+    "example": example,
     "order": order,
     "rows": rows,
     "batches": batches,

@@ -1,0 +1,221 @@
+"""What the loop of a training leg needs, built from the inputs, and the facts read back from it (S-13, S-25)."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from .batch import Batch, Position, RowLayout, Tokens, TrainingData, eval_batches
+from .config import LoadedConfig, RunConfig
+from .errors import BadInput
+from .model import (
+    LanguageModel,
+    Params,
+    abstract_model,
+    make_context,
+    parameter_shapes,
+    with_parameters,
+)
+from .prepare import LoadedInputs
+from .snapshot import Snapshot
+from .splits import Splits
+from .step import State, StepArrays, Trainer
+from .trace import Trace
+from .update import adam_state, is_trainable, learning_rates, make_optimizer, with_moments
+from .weights import Checkpoint, match_tensors
+
+
+@dataclass(kw_only=True)
+class Leg:
+    """Everything that the loop needs; `state` is replaced by each step."""
+
+    config: LoadedConfig
+    trace: Trace
+    trainer: Trainer
+    state: State
+    data: TrainingData
+    eval_data: list[Batch]
+    rates: list[float]
+    num_updates: int
+    position: Position
+
+    @property
+    def run(self) -> RunConfig:
+        return self.config.run
+
+    def parameters(self) -> Params:
+        """All parameters, trainable and frozen."""
+        return self.state.trainable | self.trainer.frozen
+
+
+def check_vocabulary(inputs: LoadedInputs, checkpoint: Checkpoint) -> None:
+    """Refuses a tokenizer that can produce an id without a row in the embedding (S-05)."""
+    highest, size = (
+        max(inputs.tokenizer.highest_id(), inputs.pad_id),
+        checkpoint.architecture.vocab_size,
+    )
+    if highest >= size:
+        raise BadInput(
+            f"every id is below the model's vocab_size (S-05), but the tokenizer can produce {highest} "
+            f"and vocab_size is {size}; use the tokenizer of the checkpoint"
+        )
+
+
+def make_leg(
+    config: LoadedConfig,
+    inputs: LoadedInputs,
+    splits: Splits,
+    checkpoint: Checkpoint,
+    trace: Trace,
+    found: Snapshot | None,
+) -> Leg:
+    """Model, optimizer and data at the state of `found`, or of the checkpoint."""
+    run = config.run
+    if not splits.kept["train"]:
+        raise BadInput(
+            "a training split has at least one example, this one has none; check data.train"
+        )
+    model = abstract_model(checkpoint.architecture)
+    shapes = parameter_shapes(model)
+    values = match_tensors(checkpoint, shapes, np.dtype(run.train.precision))
+    initial = {name: jnp.asarray(value) for name, value in values.items()}
+    trainable_names = [name for name in shapes if is_trainable(name, run.optimizer.frozen)]
+    optimizer = make_optimizer(run.optimizer, {name: shapes[name] for name in trainable_names})
+    params = (
+        {name: jnp.asarray(value) for name, value in found.params.items()} if found else initial
+    )
+    trainable = {name: params[name] for name in trainable_names}
+    optimizer_state = optimizer.transformation.init(trainable)
+    if found:
+        m, v = (
+            {name: jnp.asarray(x) for name, x in moments.items()} for moments in (found.m, found.v)
+        )
+        optimizer_state = with_moments(optimizer_state, m, v, found.num_updates)
+    trainer = Trainer(
+        model=model,
+        optimizer=optimizer,
+        attention=run.model.attention,
+        clip_norm=run.optimizer.clip_norm,
+        precision=run.train.precision,
+        frozen={name: params[name] for name in shapes if name not in trainable},
+    )
+    return Leg(
+        config=config,
+        trace=trace,
+        trainer=trainer,
+        state=State(trainable, optimizer_state),
+        data=_training_data(run, inputs.pad_id, splits.kept["train"]),
+        eval_data=list(
+            eval_batches(splits.kept["eval"], _layout(run, inputs.pad_id, accumulation_steps=1))
+        ),
+        rates=learning_rates(run.schedule, run.optimizer.learning_rate, run.train.num_steps),
+        num_updates=found.num_updates if found else 0,
+        position=found.position if found else Position(epoch=0, row=0),
+    )
+
+
+def _layout(run: RunConfig, pad_id: int, accumulation_steps: int) -> RowLayout:
+    return RowLayout(
+        pad_id=pad_id,
+        padding_side=run.data.padding_side,
+        pad_multiple=run.data.pad_multiple,
+        micro_batch_size=run.train.micro_batch_size,
+        accumulation_steps=accumulation_steps,
+    )
+
+
+def _training_data(run: RunConfig, pad_id: int, examples: list[Tokens]) -> TrainingData:
+    return TrainingData(
+        examples=examples,
+        seed=run.seed,
+        max_length=run.data.max_length,
+        packing=run.data.packing,
+        layout=_layout(run, pad_id, run.train.accumulation_steps),
+    )
+
+
+def leg_facts(leg: Leg, arrays: StepArrays) -> dict[str, Any]:
+    """The facts that only a training leg has, read from the module, the optimizer and the compiled step."""
+    params, trainer = leg.parameters(), leg.trainer
+    moments = adam_state(leg.state.optimizer).mu
+    optimizer = trainer.optimizer
+    return {
+        "rows_per_step": arrays.labels.shape[0] * arrays.labels.shape[1],
+        "steps_per_epoch": leg.data.steps_of(0),
+        "num_steps": len(leg.rates),
+        "parameters": {
+            name: {
+                "shape": list(value.shape),
+                "trainable": name in moments,
+                "decay": optimizer.decay_mask.get(name, False),
+            }
+            for name, value in params.items()
+        },
+        "num_parameters": sum(value.size for value in params.values()),
+        "num_trainable_parameters": sum(value.size for value in moments.values()),
+        "model": model_facts(trainer.model),
+        "optimizer": {
+            "name": "adamw",
+            "beta1": optimizer.beta1,
+            "beta2": optimizer.beta2,
+            "epsilon": optimizer.epsilon,
+            "weight_decay": optimizer.weight_decay,
+        },
+        "dtypes": _dtype_facts(leg, arrays),
+    }
+
+
+def model_facts(model: LanguageModel) -> dict[str, Any]:
+    """Sizes as the module has them."""
+    layer = model.model.layers[0]
+    vocab_size, hidden_size = model.model.embed_tokens.weight.shape
+    head_dim = layer.self_attn.head_dim
+    return {
+        "hidden_size": hidden_size,
+        "intermediate_size": layer.mlp.gate_proj.weight.shape[0],
+        "num_layers": len(model.model.layers),
+        "num_heads": layer.self_attn.q_proj.weight.shape[0] // head_dim,
+        "num_kv_heads": layer.self_attn.k_proj.weight.shape[0] // head_dim,
+        "head_dim": head_dim,
+        "vocab_size": vocab_size,
+        "rope_base": model.architecture.rope_base,
+        "rms_norm_eps": model.model.norm.epsilon,
+        "tied": not hasattr(model, "lm_head"),
+    }
+
+
+def _dtype_facts(leg: Leg, arrays: StepArrays) -> dict[str, str]:
+    """Names of dtypes: of the arrays that the step was compiled for and of what it returns."""
+    trainer = leg.trainer
+    state, grads, scalars = trainer.compiled_step(leg.state, arrays).outputs
+    micro = StepArrays(*(array[0] for array in arrays))
+
+    def taps(params: Params) -> tuple[Float[Array, "B T D"], Float[Array, "B T V"]]:
+        live = with_parameters(trainer.model, params)
+        dtype = params["model.norm.weight"].dtype
+        context = make_context(
+            live.architecture, micro.segments, micro.positions, trainer.attention, dtype
+        )
+        hidden = live.hidden(micro.input_ids, context)
+        return hidden, live.logits(hidden)
+
+    hidden, logits = jax.eval_shape(taps, leg.parameters())
+    loss = scalars.loss.dtype.name
+    return {
+        "param": _one_dtype(state.trainable | trainer.frozen, loss),
+        "grad": _one_dtype(grads, loss),
+        "moment": _one_dtype(
+            {"m": adam_state(state.optimizer).mu, "v": adam_state(state.optimizer).nu}, loss
+        ),
+        "activation": hidden.dtype.name,
+        "logits": logits.dtype.name,
+        "loss": loss,
+    }
+
+
+def _one_dtype(tree: Any, when_empty: str) -> str:
+    """The dtype that all arrays of a tree share, or all of them joined by `+`."""
+    return "+".join(sorted({leaf.dtype.name for leaf in jax.tree.leaves(tree)})) or when_empty

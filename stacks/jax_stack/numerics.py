@@ -1,0 +1,150 @@
+"""Norms, statistics and hashes of tensors; a guard against narrow dtypes (S-15, S-19, S-21, S-22)."""
+
+import hashlib
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.extend import core
+from jaxtyping import Array, Float, UInt32
+
+NUM_BUCKETS = 64
+
+
+def global_norm(tensors: Iterable[Float[Array, "..."]]) -> Float[Array, ""]:
+    """sqrt(sum of squares of all entries), float64, relative error under 1e-7 in every precision (S-15).
+
+    Entries are scaled by a power of two first, which is exact, so that no square overflows or vanishes.
+    """
+    wide = [tensor.astype(jnp.float64) for tensor in tensors if tensor.size]
+    if not wide:
+        return jnp.zeros((), jnp.float64)
+    largest = jnp.max(jnp.stack([jnp.max(jnp.abs(tensor)) for tensor in wide]))
+    usable = jnp.isfinite(largest) & (largest > 0)
+    _, exponent = jnp.frexp(jnp.where(usable, largest, 1))
+    half = exponent // 2  # in two factors, for 2^-exponent alone may overflow
+    first, second = jnp.ldexp(1.0, -half), jnp.ldexp(1.0, half - exponent)
+    squares = [jnp.sum(jnp.square(tensor * first * second)) for tensor in wide]
+    total = jnp.sum(jnp.stack(squares))
+    return jnp.ldexp(jnp.sqrt(total), exponent)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Statistics:
+    """S-21 of one tensor, in float64."""
+
+    norm: float
+    mean: float
+    max_abs: float
+    sketch: list[float]  # 64
+
+
+def sketch_key(name: str) -> int:
+    """The first four bytes of SHA-256 of the name as a big-endian number (S-21)."""
+    return int.from_bytes(hashlib.sha256(name.encode()).digest()[:4], "big")
+
+
+def sketch_signs(num_entries: int, key: UInt32[Array, ""]) -> Float[Array, " n"]:
+    """-1 or +1 for each index, by the integer mix of S-21, modulo 2³²."""
+    z = (jnp.arange(num_entries, dtype=jnp.uint32) * jnp.uint32(0x9E3779B1)) ^ key
+    z = (z ^ (z >> 16)) * jnp.uint32(0x85EBCA6B)
+    z = (z ^ (z >> 13)) * jnp.uint32(0xC2B2AE35)
+    z = z ^ (z >> 16)
+    return jnp.where(z >> 31 == 1, -1.0, 1.0)
+
+
+def _max_abs(x: Float[Array, " n"]) -> Float[Array, ""]:
+    """The largest magnitude, NaN when there is one: XLA's fast maximum may drop it."""
+    return jnp.where(jnp.any(jnp.isnan(x)), jnp.nan, jnp.max(jnp.abs(x)))
+
+
+def _summarise(x: Float[Array, "..."], key: UInt32[Array, ""]) -> Float[Array, " 67"]:
+    """norm, mean, max_abs, then the 64 numbers of the sketch."""
+    flat = x.reshape(-1).astype(jnp.float64)
+    if not flat.size:
+        return jnp.zeros(3 + NUM_BUCKETS, jnp.float64)
+    signed = jnp.pad(flat * sketch_signs(flat.size, key), (0, -flat.size % NUM_BUCKETS))
+    sketch = jnp.sum(signed.reshape(-1, NUM_BUCKETS), axis=0)
+    return jnp.concatenate(
+        [jnp.stack([global_norm([flat]), jnp.mean(flat), _max_abs(flat)]), sketch]
+    )
+
+
+@jax.jit
+def _summarise_all(tensors: dict[str, Array], keys: dict[str, Array]) -> dict[str, Array]:
+    return {name: _summarise(tensor, keys[name]) for name, tensor in tensors.items()}
+
+
+@jax.jit
+def difference(after: dict[str, Array], before: dict[str, Array]) -> dict[str, Array]:
+    """after - before, in float64: exact for float32 tensors up to one rounding (S-21, kind update)."""
+    return {
+        name: after[name].astype(jnp.float64) - before[name].astype(jnp.float64) for name in after
+    }
+
+
+def statistics(tensors: Mapping[str, Array]) -> dict[str, Statistics]:
+    """Name -> statistics of each tensor, in one compiled function of its own: the step's bits are not its concern."""
+    keys = {name: jnp.asarray(sketch_key(name), jnp.uint32) for name in tensors}
+    summaries = jax.device_get(_summarise_all(dict(tensors), keys))
+    return {name: _unpack(np.asarray(summary)) for name, summary in summaries.items()}
+
+
+def _unpack(summary: np.ndarray) -> Statistics:
+    norm, mean, max_abs, *sketch = summary.tolist()
+    return Statistics(norm=norm, mean=mean, max_abs=max_abs, sketch=sketch)
+
+
+def tensor_sha256(values: np.ndarray) -> str:
+    """Hash of the values, widened exactly to float64, little-endian, row-major (S-22)."""
+    return hashlib.sha256(_value_bytes(values)).hexdigest()
+
+
+def tensors_sha256(tensors: Mapping[str, np.ndarray]) -> str:
+    """Hash of a set of tensors: name, 0x00, values, names in ascending order of their UTF-8 bytes (S-22)."""
+    digest = hashlib.sha256()
+    for name in sorted(tensors, key=str.encode):
+        digest.update(name.encode() + b"\0")
+        digest.update(_value_bytes(tensors[name]))
+    return digest.hexdigest()
+
+
+def _value_bytes(values: np.ndarray) -> bytes:
+    return np.ascontiguousarray(values, dtype="<f8").tobytes()
+
+
+def floating_dtypes(jaxpr: core.Jaxpr) -> set[str]:
+    """Names of all floating dtypes in a jaxpr, those of its nested jaxprs included (S-19)."""
+    return {
+        variable.aval.dtype.name
+        for inner in _with_nested(jaxpr)
+        for variable in _variables(inner)
+        if hasattr(variable.aval, "dtype") and jnp.issubdtype(variable.aval.dtype, jnp.floating)
+    }
+
+
+def narrower_than(precision: str, jaxpr: core.Jaxpr) -> list[str]:
+    """The floating dtypes of a jaxpr that are narrower than `precision`, sorted; S-19 wants none."""
+    width = jnp.finfo(precision).bits
+    return sorted(name for name in floating_dtypes(jaxpr) if jnp.finfo(name).bits < width)
+
+
+def _with_nested(jaxpr: core.Jaxpr) -> Iterator[core.Jaxpr]:
+    yield jaxpr
+    for equation in jaxpr.eqns:
+        for value in jax.tree.leaves(equation.params, is_leaf=_is_jaxpr):
+            if _is_jaxpr(value):
+                yield from _with_nested(getattr(value, "jaxpr", value))
+
+
+def _is_jaxpr(value: Any) -> bool:
+    return isinstance(value, core.Jaxpr | core.ClosedJaxpr)
+
+
+def _variables(jaxpr: core.Jaxpr) -> Iterator[Any]:
+    yield from (*jaxpr.invars, *jaxpr.constvars, *jaxpr.outvars)
+    for equation in jaxpr.eqns:
+        yield from (*equation.invars, *equation.outvars)

@@ -1,0 +1,224 @@
+"""The trace of a leg: header, step lines, Parquet tables, footer (S-24).
+
+Files appear whole: what is not a line of `steps.jsonl` is written to a temporary name and renamed.
+"""
+
+import hashlib
+import json
+import math
+import os
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO, Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from .errors import BadInput
+from .prepare import Prepared
+
+TOKEN_ROWS_PER_FILE = 8192
+TENSOR_ROWS_PER_FILE = 4096
+TRACED = ("header.json", "steps.jsonl", "tokens/*", "tensors/*")  # what done.json lists
+
+TOKEN_SCHEMA = pa.schema(
+    [
+        ("split", pa.string()),
+        ("index", pa.int64()),
+        ("id", pa.string()),
+        ("text", pa.string()),
+        ("ids", pa.list_(pa.int32())),
+        ("mask", pa.list_(pa.int8())),
+        ("num_tokens_before_truncation", pa.int64()),
+        ("typed_control_tokens", pa.int64()),
+    ]
+)
+TENSOR_SCHEMA = pa.schema(
+    [
+        ("step", pa.int64()),
+        ("kind", pa.string()),
+        ("name", pa.string()),
+        ("shape", pa.list_(pa.int64())),
+        ("norm", pa.float64()),
+        ("mean", pa.float64()),
+        ("max_abs", pa.float64()),
+        ("sketch", pa.list_(pa.float64())),
+        ("sha256", pa.string()),
+    ]
+)
+
+
+@dataclass(kw_only=True)
+class Trace:
+    """A trace directory that is being written.
+
+    Attributes:
+        is_recording: False for `--no-trace`: no tokens, steps or tensors are written.
+    """
+
+    out: Path
+    is_recording: bool
+    _tokens: list[tuple[Any, ...]] = field(default_factory=list)
+    _num_token_files: int = 0
+    _tensors: list[dict[str, Any]] = field(default_factory=list)
+    _steps: IO[str] | None = None
+
+    def begin(self, num_updates: int) -> None:
+        """Clears what an interrupted run wrote beyond `num_updates` updates, and all of `tokens/` (S-23).
+
+        Raises:
+            BadInput: `steps.jsonl` has fewer whole lines than the snapshot has updates.
+        """
+        for name in ("done.json", "error.json", "header.json"):
+            (self.out / name).unlink(missing_ok=True)
+        for name in (
+            ("tokens", "checkpoint") if num_updates else ("tokens", "checkpoint", "snapshots")
+        ):
+            shutil.rmtree(self.out / name, ignore_errors=True)
+        for path in (self.out / "tensors").glob("*"):
+            if not (
+                path.stem.isdigit() and path.suffix == ".parquet" and int(path.stem) < num_updates
+            ):
+                path.unlink()
+        if not self.is_recording:
+            return
+        self._cut_steps(num_updates)
+        self._steps = (self.out / "steps.jsonl").open("a", encoding="utf-8")
+        for name in ("tokens", "tensors"):
+            (self.out / name).mkdir(mode=0o700, exist_ok=True)
+
+    def _cut_steps(self, num_updates: int) -> None:
+        path = self.out / "steps.jsonl"
+        lines = path.read_bytes().splitlines(keepends=True) if path.exists() else []
+        kept = lines[:num_updates]
+        if len(kept) < num_updates or not all(line.endswith(b"\n") for line in kept):
+            raise BadInput(
+                f"{path}: the snapshot has {num_updates} updates, the trace {len(kept)} steps (S-23); "
+                "resume with the same --no-trace as before, or start in an empty directory"
+            )
+        _write_whole(path, b"".join(kept))
+
+    def add_tokens(self, split: str, index: int, example: Prepared) -> None:
+        """Records one example (kind token_row of the schema)."""
+        if not self.is_recording:
+            return
+        self._tokens.append(
+            (
+                split,
+                index,
+                example.id,
+                example.text,
+                example.ids,
+                example.mask,
+                example.num_tokens_before_truncation,
+                example.typed_control_tokens,
+            )
+        )
+        if len(self._tokens) >= TOKEN_ROWS_PER_FILE:
+            self.close_tokens()
+
+    def close_tokens(self) -> None:
+        """Writes the examples that are waiting."""
+        if self._tokens:
+            columns = [
+                pa.array(column, type=f.type)
+                for column, f in zip(zip(*self._tokens), TOKEN_SCHEMA, strict=True)
+            ]
+            table = pa.Table.from_arrays(columns, schema=TOKEN_SCHEMA)
+            _write_table(self.out / "tokens" / f"{self._num_token_files:05d}.parquet", table)
+            self._num_token_files += 1
+            self._tokens.clear()
+
+    def add_step(self, line: Mapping[str, Any]) -> None:
+        """Appends and flushes the line of a step that is done."""
+        if self._steps is not None:
+            self._steps.write(to_json(line) + "\n")
+            self._steps.flush()
+
+    def add_tensors(self, rows: Sequence[dict[str, Any]]) -> None:
+        """Records statistics (kind tensor_row of the schema)."""
+        if self.is_recording:
+            self._tensors.extend(rows)
+            if len(self._tensors) >= TENSOR_ROWS_PER_FILE:
+                self._close_tensors()
+
+    def _close_tensors(self) -> None:
+        if self._tensors:
+            table = pa.Table.from_pylist(self._tensors, schema=TENSOR_SCHEMA)
+            _write_table(self.out / "tensors" / f"{self._tensors[0]['step']:08d}.parquet", table)
+            self._tensors.clear()
+
+    def sync(self) -> None:
+        """Makes every row so far durable, and begins a new segment of `tensors/`: before a snapshot."""
+        if self._steps is not None:
+            os.fsync(self._steps.fileno())
+        self._close_tensors()
+
+    def write_header(self, header: Mapping[str, Any]) -> None:
+        """Writes `header.json`."""
+        _write_whole(self.out / "header.json", (to_json(header, indent=1) + "\n").encode())
+
+    def finish(self, done: Mapping[str, Any]) -> None:
+        """Writes `done.json`, with size and hash of every file of the trace: the last act of a leg."""
+        self.sync()
+        if self._steps is not None:
+            self._steps.close()
+            self._steps = None
+        paths = sorted(path for pattern in TRACED for path in self.out.glob(pattern))
+        files = {path.relative_to(self.out).as_posix(): _size_and_hash(path) for path in paths}
+        _write_whole(
+            self.out / "done.json", (to_json({**done, "files": files}, indent=1) + "\n").encode()
+        )
+
+
+def write_error(out: Path, nonce: str, kind: str, message: str) -> None:
+    """Writes `error.json`."""
+    error = {"nonce": nonce, "kind": kind, "message": message}
+    _write_whole(out / "error.json", (json.dumps(error, indent=1) + "\n").encode())
+
+
+def to_json(value: Any, indent: int | None = None) -> str:
+    """JSON in which what is not finite is a string, and floats round-trip (S-24)."""
+    return json.dumps(_finite(value), indent=indent, ensure_ascii=False, allow_nan=False)
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, float) and not math.isfinite(value):
+        return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+    if isinstance(value, Mapping):
+        return {key: _finite(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(item) for item in value]
+    return value
+
+
+def _write_table(path: Path, table: pa.Table) -> None:
+    temporary = path.with_name(f".{path.name}.tmp")
+    pq.write_table(table, temporary)
+    _publish(temporary, path)
+
+
+def _write_whole(path: Path, data: bytes) -> None:
+    temporary = path.with_name(f".{path.name}.tmp")
+    with open(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
+        file.write(data)
+    _publish(temporary, path)
+
+
+def _publish(temporary: Path, path: Path) -> None:
+    """Syncs a file, makes it private and gives it its name."""
+    os.chmod(temporary, 0o600)
+    descriptor = os.open(temporary, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+    temporary.rename(path)
+
+
+def _size_and_hash(path: Path) -> dict[str, Any]:
+    with path.open("rb") as file:
+        digest = hashlib.file_digest(file, "sha256").hexdigest()
+    return {"num_bytes": path.stat().st_size, "sha256": digest}

@@ -1,0 +1,312 @@
+"""Numeric phases in causal order: the first that parts, and what follows from it.
+
+Every numeric value of step t depends on all values of the steps before and on the earlier phases of
+t. So the cells are walked by (step, phase). The walk ends at the first place that is broken (a
+divergence) or that an exact phase or a fact has spoilt (a cause); what is broken after it is a
+consequence, what is not is not judged. Two phases stand beside the chain: `lr` depends on nothing
+(S-17), and spoils the updates when it parts; `eval` depends on the evaluation split too.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from oracle.compare_numbers import Cells, Flags, units
+from oracle.contract import Consequence, Divergence, Phase, PhaseResult, phases
+from oracle.hints import clip_hint, lr_hint, one_sided_hint, ratio_hint
+from oracle.outcome import Outcome, divergence, phase
+from oracle.tolerance import Floats
+
+
+@dataclass(frozen=True, kw_only=True)
+class Gap:
+    """A field that could not be judged from a step on."""
+
+    field: str
+    first_step: int
+    because: str
+
+
+Place = tuple[float, int]  # step, rank of the phase
+NOWHERE: Place = (math.inf, 0)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Judged:
+    """Cells of one field with their limits: `broken` is what no rule lets pass."""
+
+    cells: Cells
+    limits: Floats
+    rule: str
+    unjudged_because: str
+
+    @property
+    def rank(self) -> int:
+        """Causal rank of the field's phase."""
+        return phase(self.cells.phase).rank
+
+    @property
+    def broken(self) -> Flags:
+        """Cells over their limit, and those that are present or finite on one side only."""
+        found = self.cells
+        with np.errstate(invalid="ignore"):
+            return found.one_sided | (~found.void & (found.relative > self.limits))
+
+    @property
+    def unjudged(self) -> Flags:
+        """Cells with two numbers and no limit."""
+        return np.isnan(self.limits) & ~self.cells.void & ~self.cells.one_sided
+
+    def first_broken(self) -> Place:
+        """Return the place of the first broken cell."""
+        steps = self.cells.steps[self.broken]
+        return (float(steps[0]), self.rank) if len(steps) else NOWHERE
+
+
+@dataclass(frozen=True, kw_only=True)
+class Context:
+    """What hints and rules need to know of the run. `quantities[step]` are known ratios by name."""
+
+    names: tuple[str, str]
+    precision: str
+    accumulation: int
+    quantities: Mapping[int, Mapping[str, float]]
+
+
+def walk(
+    channels: Sequence[Judged],
+    *,
+    causes: Mapping[Place, str],
+    eval_cause: str | None,
+    context: Context,
+) -> tuple[list[Outcome], list[str]]:
+    """Return the outcome of every numeric phase, and why steps could not be judged.
+
+    `causes` maps the places at which an exact phase or fact enters the chain to its phase.
+    """
+    rate = [c for c in channels if c.cells.phase == "lr"]
+    spoilt = dict(causes)
+    for channel in rate:
+        step, _ = channel.first_broken()
+        if math.isfinite(step) and not any(place[1] == phase("lr").rank for place in causes):
+            spoilt[(step, phase("update").rank)] = "lr"
+    cause = min(spoilt, default=NOWHERE)
+    chain = [c for c in channels if c.cells.phase not in ("lr", "eval")]
+    first = min((c.first_broken() for c in chain), default=NOWHERE)
+    at_first = first if first < cause else None
+    end = min(first, cause)
+    because = next((p.name for p in phases() if at_first and p.rank == first[1]), spoilt.get(end))
+    outcomes: list[Outcome] = []
+    gaps: list[Gap] = []
+    for entry in phases():
+        if entry.exact:
+            continue
+        mine = [c for c in channels if c.cells.phase == entry.name]
+        stop, why = end, because
+        if entry.name == "lr":
+            stop = min((p for p in causes if p[1] == entry.rank), default=NOWHERE)
+            why = causes.get(stop)
+        elif entry.name == "eval" and eval_cause is not None:
+            stop, why = (-1.0, 0), eval_cause
+        found, missed = _of_phase(entry, mine, stop, why, at_first, context)
+        outcomes.append(found)
+        gaps += missed
+    return outcomes, _sentences(gaps)
+
+
+def _of_phase(
+    entry: Phase,
+    channels: Sequence[Judged],
+    stop: Place,
+    because: str | None,
+    first: Place | None,
+    context: Context,
+) -> tuple[Outcome, list[Gap]]:
+    divergences: list[Divergence] = []
+    gaps: list[Gap] = []
+    compared: set[tuple[int, str | None]] = set()
+    bad: set[tuple[int, str | None]] = set()
+    followers: list[int] = []
+    num_after = 0
+    for channel in channels:
+        steps = channel.cells.steps
+        before = (steps < stop[0]) | ((steps == stop[0]) & (entry.rank < stop[1]))
+        if first == stop and entry.rank == stop[1]:
+            before |= steps == stop[0]
+        judged = before & ~channel.unjudged & ~channel.cells.void
+        keys = _keys(entry, channel.cells)
+        compared.update(keys[i] for i in np.flatnonzero(judged))
+        broken = np.flatnonzero(judged & channel.broken)
+        bad.update(keys[i] for i in broken)
+        if len(broken):
+            divergences.append(_divergence(channel, broken, context))
+        followers += steps[channel.broken & ~before].tolist()
+        num_after += int((~before).sum())
+        gaps += _unjudged(channel, before)
+    consequences = []
+    if followers and because is not None:
+        consequences.append(
+            Consequence(
+                phase=entry.name, first_step=min(followers), num=len(followers), because=because
+            )
+        )
+    after = None
+    if num_after and because is not None:
+        at = "" if stop[0] < 0 else f", which parts at step {stop[0]:.0f}"
+        after = f"{num_after} values follow from {because}{at}"
+    result = _result(entry, channels, compared, bad, divergences, consequences, gaps, after)
+    return (
+        Outcome(result=result, divergences=tuple(divergences), consequences=tuple(consequences)),
+        gaps,
+    )
+
+
+def _result(
+    entry: Phase,
+    channels: Sequence[Judged],
+    compared: set[tuple[int, str | None]],
+    bad: set[tuple[int, str | None]],
+    divergences: Sequence[Divergence],
+    consequences: Sequence[Consequence],
+    gaps: Sequence[Gap],
+    after: str | None,
+) -> PhaseResult:
+    worst, worst_step = _worst(channels)
+    reason = gaps[0].because if gaps else after
+    status = "agree" if compared else "not_compared"
+    if divergences:
+        status = "diverged"
+    elif consequences:
+        status = "consequence"
+    elif gaps or after:
+        status = "not_judged"
+    if status == "not_compared":
+        reason = "the traces hold no such values"
+    steps = [d.step for d in divergences] or [c.first_step for c in consequences]
+    return PhaseResult(
+        phase=entry.name,
+        status=status,  # type: ignore[arg-type]
+        unit=entry.unit,
+        num_compared=len(compared),
+        num_agreeing=len(compared - bad),
+        agreement=len(compared - bad) / len(compared) if compared else None,
+        first_step=min((s for s in steps if s is not None), default=None),
+        worst_relative=worst,
+        worst_step=worst_step,
+        reason=reason,
+    )
+
+
+def _keys(entry: Phase, cells: Cells) -> list[tuple[int, str | None]]:
+    """Return what each cell counts as: its step, or its tensor at the step."""
+    if entry.unit != "tensors" or cells.tensors is None:
+        return [(step, None) for step in cells.steps.tolist()]
+    names = [f"{cells.field} {name}" for name in cells.tensors.tolist()]
+    return list(zip(cells.steps.tolist(), names, strict=True))
+
+
+def _worst(channels: Sequence[Judged]) -> tuple[float | None, int | None]:
+    worst: tuple[float, int] | None = None
+    for channel in channels:
+        relative = np.nan_to_num(channel.cells.relative, nan=-1.0)
+        if len(relative) and relative.max() >= 0:
+            place = int(relative.argmax())
+            here = float(relative[place]), int(channel.cells.steps[place])
+            worst = here if worst is None or here[0] > worst[0] else worst
+    return worst or (None, None)
+
+
+def _unjudged(channel: Judged, before: Flags) -> list[Gap]:
+    """Return the cells before the end of the walk that could not be judged."""
+    field, steps = channel.cells.field, channel.cells.steps
+    found = []
+    for which, because in (
+        (channel.cells.void, "they are not finite in both legs, so they agree on nothing"),
+        (channel.unjudged, channel.unjudged_because),
+    ):
+        cells = np.flatnonzero(before & which)
+        if len(cells):
+            found.append(Gap(field=field, first_step=int(steps[cells[0]]), because=because))
+    return found
+
+
+def _sentences(gaps: Sequence[Gap]) -> list[str]:
+    """Return one sentence for each reason, with the fields that it holds for."""
+    by_reason: dict[tuple[str, int], list[str]] = {}
+    for gap in gaps:
+        by_reason.setdefault((gap.because, gap.first_step), []).append(gap.field)
+    merged: dict[str, list[str]] = {}
+    for (because, step), fields in by_reason.items():
+        merged.setdefault(because, []).append(f"{', '.join(fields)} from step {step} on")
+    return [f"not judged: {'; '.join(parts)}: {because}" for because, parts in merged.items()]
+
+
+def _divergence(channel: Judged, broken: np.ndarray, context: Context) -> Divergence:
+    """Return the divergence of the first broken cell of a field."""
+    found, place = channel.cells, int(broken[0])
+    a, b = float(found.a[place]), float(found.b[place])
+    tensor = None if found.tensors is None else str(found.tensors[place])
+    one_sided = bool(found.one_sided[place])
+    whole = phase(found.phase)
+    made = divergence(
+        found.phase,
+        field=found.field,
+        a=_shown(a, tensor),
+        b=_shown(b, tensor),
+        step=int(found.steps[place]),
+        tensor=tensor,
+        rule=channel.rule,
+        hint=_hint(channel, broken, context),
+        num_like_it=len(broken) - 1,
+    )
+    if one_sided:
+        return replace(
+            made, rule=f"{whole.name} must be present and finite in both legs, or neither"
+        )
+    return replace(
+        made,
+        absolute=float(found.absolute[place]),
+        relative=float(found.relative[place]),
+        ulps=units(found, place, context.precision),
+        allowed=float(channel.limits[place]),
+    )
+
+
+def _shown(value: float, tensor: str | None) -> str:
+    if tensor is None:
+        return repr(value)
+    return "absent" if math.isnan(value) else f"norm {value!r}"
+
+
+def _hint(channel: Judged, broken: np.ndarray, context: Context) -> str | None:
+    found, place = channel.cells, int(broken[0])
+    a, b = float(found.a[place]), float(found.b[place])
+    step = int(found.steps[place])
+    if found.one_sided[place]:
+        return one_sided_hint(a, b, context.names)
+    if found.field == "steps.lr":
+        return lr_hint(
+            place, found.a.tolist(), found.b.tolist(), context.names, context.accumulation
+        )
+    if found.field == "steps.clip_factor" and (hint := clip_hint(a, b, context.names)) is not None:
+        return hint
+    hint = ratio_hint(a, b, context.names, context.quantities.get(step, {}))
+    if found.tensors is None:
+        return hint
+    at_step = broken[found.steps[broken] == step]
+    ratios = Counter(
+        ratio_hint(
+            float(found.a[i]), float(found.b[i]), context.names, context.quantities.get(step, {})
+        )
+        for i in at_step
+    )
+    tensors = int((found.steps == step).sum())
+    worst = at_step[np.nanargmax(np.nan_to_num(found.relative[at_step], nan=-1.0))]
+    words = f"{len(at_step)} of {tensors} tensors part, most {found.tensors[worst]}"
+    common = hint if hint is not None and ratios[hint] == len(at_step) else None
+    return f"{words}: {common}" if common else words

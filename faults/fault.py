@@ -85,7 +85,7 @@ def apply_patches(package: Path, patches: Sequence[Patch], name: str) -> None:
 
 
 def planted_root(fault: Fault, folder: Path) -> Path:
-    """Copy the stack that has the fault to `folder` and plant it; returns the root to import from."""
+    """Copy the stack to `folder`, plant the fault; returns the root to import from."""
     package = folder / "stacks" / f"{fault.stack}_stack"
     source = ROOT / "stacks" / f"{fault.stack}_stack"
     shutil.copytree(source, package, ignore=shutil.ignore_patterns("__pycache__"))

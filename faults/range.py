@@ -79,7 +79,7 @@ class Range:
         return path
 
     def _head(self, source: Path, num_lines: int) -> Path:
-        """Copy the first lines of a data file; the copy, like the edge set, has no final newline."""
+        """Copy the first lines of a data file, without a final newline."""
         target = self.folder / source.name
         if not target.exists():
             self.folder.mkdir(parents=True, exist_ok=True)

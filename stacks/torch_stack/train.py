@@ -1,0 +1,235 @@
+"""The training loop: a batch to a step, a step to a state (S-10 to S-20).
+
+A micro-batches, B rows, T positions. `Trainer.step` is the whole step in order; what is recorded
+of it is read by a `Watch` and changes nothing.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from stacks.torch_stack.batch import BatchStream, Shape, build_batch
+from stacks.torch_stack.config import Config
+from stacks.torch_stack.encode import Tokens
+from stacks.torch_stack.errors import BadInput
+from stacks.torch_stack.loss import MicroBatch, micro_batch_sum, micro_batches
+from stacks.torch_stack.numerics import global_norm
+from stacks.torch_stack.runtime import DTYPES
+from stacks.torch_stack.snapshot import Snapshot
+from stacks.torch_stack.update import (
+    apply_update,
+    build_optimizer,
+    clip_factor,
+    learning_rate,
+    moments,
+    scale_gradients,
+    set_moments,
+)
+from stacks.torch_stack.weights import Checkpoint, build_model
+
+
+@dataclass(frozen=True, kw_only=True)
+class Step:
+    """What one step was: a line of `steps.jsonl` without its wall clock (S-24)."""
+
+    step: int
+    epoch: int
+    examples: tuple[str, ...]
+    batch_shape: tuple[int, int, int]  # A, B, T
+    batch_sha256: str
+    num_tokens: int
+    num_targets: int
+    lr: float
+    loss: float
+    grad_norm: float
+    clip_factor: float
+    param_norm: float
+    eval_loss: float | None
+    eval_targets: int | None
+
+
+class Watch(Protocol):
+    """Reads tensors at two points of a step."""
+
+    def before_clipping(self, t: int, trainer: "Trainer") -> None:
+        """The gradients are those of S-14; the parameters are still the old ones."""
+
+    def after_update(self, t: int, trainer: "Trainer") -> None:
+        """Parameters and moments are the new ones."""
+
+
+class Trainer:
+    """Model, optimizer and data of a run, with the step that advances them."""
+
+    def __init__(
+        self,
+        config: Config,
+        checkpoint: Checkpoint,
+        examples: dict[str, list[Tokens]],
+        pad_id: int,
+        device: torch.device,
+    ) -> None:
+        if not examples["train"]:
+            raise BadInput("S-08: the split train has no example; list a file that has under train")
+        self.config, self.checkpoint, self.device = config, checkpoint, device
+        self.dtype = DTYPES[config.train.precision]
+        self.num_steps = config.train.num_steps
+        self.model = build_model(
+            checkpoint, config.model.attention, config.data.max_length, self.dtype, device
+        )
+        self.parameters = dict(self.model.named_parameters())
+        self.optimizer = build_optimizer(self.parameters, config.optimizer)
+        self.trainable = {name: one for name, one in self.parameters.items() if one.requires_grad}
+        shape = Shape(
+            accumulation_steps=config.train.accumulation_steps,
+            micro_batch_size=config.train.micro_batch_size,
+            pad_id=pad_id,
+            padding_side=config.data.padding_side,
+            pad_multiple=config.data.pad_multiple,
+        )
+        self._examples = examples["train"]
+        self.stream = BatchStream(self._examples, config, shape)
+        self.steps_per_epoch = self.stream.steps_per_epoch
+        self._evaluation = self._eval_batches(examples["eval"][: config.eval.num_examples])
+        self._sum: Callable[..., Tensor] = micro_batch_sum
+        if config.runtime.compile:
+            # dynamic from the start: shapes met so far must not choose the kernels (S-23)
+            self._sum = torch.compile(micro_batch_sum, dynamic=True)
+
+    def step(self, t: int, watch: Watch | None = None) -> Step:
+        """Update `t`: one batch, one gradient, one change of the parameters."""
+        epoch = self.stream.epoch
+        batch = next(self.stream)
+        loss = self._backward(micro_batches(batch, self.device), batch.num_targets)
+        grads = self.grads()
+        grad_norm = global_norm(list(grads.values()))
+        factor = clip_factor(grad_norm, self.config.optimizer.clip_norm)
+        rate = learning_rate(
+            t, self.num_steps, self.config.optimizer.learning_rate, self.config.schedule
+        )
+        if watch is not None:
+            watch.before_clipping(t, self)
+        scale_gradients(list(grads.values()), factor)
+        apply_update(self.optimizer, rate)
+        if watch is not None:
+            watch.after_update(t, self)
+        self.optimizer.zero_grad(set_to_none=True)
+        eval_loss, eval_targets = self.evaluate() if self._evaluates(t) else (None, None)
+        return Step(
+            step=t,
+            epoch=epoch,
+            examples=batch.examples,
+            batch_shape=batch.labels.shape,
+            batch_sha256=batch.sha256(),
+            num_tokens=batch.num_tokens,
+            num_targets=batch.num_targets,
+            lr=rate,
+            loss=loss,
+            grad_norm=grad_norm,
+            clip_factor=factor,
+            param_norm=global_norm(list(self.parameters.values())),
+            eval_loss=eval_loss,
+            eval_targets=eval_targets,
+        )
+
+    def _backward(self, micros: Sequence[MicroBatch], num_targets: int) -> float:
+        """Add up the gradient of `S / n` over the micro-batches; returns the loss (S-14)."""
+        total = torch.zeros((), dtype=self.dtype, device=self.device)
+        for micro in micros:
+            share = self._sum(self.model, micro) / num_targets
+            if share.requires_grad:  # not when everything is frozen
+                share.backward()  # type: ignore[no-untyped-call]
+            total += share.detach()
+        if not micros:
+            for one in self.trainable.values():
+                one.grad = torch.zeros_like(one)
+        return float(total)
+
+    def grads(self) -> dict[str, Tensor]:
+        """The live gradients of the trainable tensors."""
+        grads = {}
+        for name, one in self.trainable.items():
+            assert one.grad is not None, f"{name} has no gradient"
+            grads[name] = one.grad
+        return grads
+
+    def moments(self) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+        """The live m and v of the trainable tensors."""
+        return moments(self.optimizer, self.parameters)
+
+    def _evaluates(self, t: int) -> bool:
+        every = self.config.eval.every_steps
+        return every > 0 and ((t + 1) % every == 0 or t == self.num_steps - 1)
+
+    def _eval_batches(self, examples: Sequence[Tokens]) -> list[MicroBatch]:
+        """Unpacked, in file order, `micro_batch_size` rows each, padded each alone (S-20)."""
+        if self.config.eval.every_steps == 0:
+            return []
+        size = self.stream.shape.micro_batch_size
+        found: list[MicroBatch] = []
+        for start in range(0, len(examples), size):
+            rows = [[one] for one in examples[start : start + size]]
+            shape = Shape(
+                accumulation_steps=1,
+                micro_batch_size=len(rows),
+                pad_id=self.stream.shape.pad_id,
+                padding_side=self.stream.shape.padding_side,
+                pad_multiple=self.stream.shape.pad_multiple,
+            )
+            found += micro_batches(build_batch(rows, shape), self.device)
+        return found
+
+    @torch.no_grad()
+    def evaluate(self) -> tuple[float, int]:
+        """S-20: loss over the evaluation examples, and their number of targets."""
+        num_targets = sum(len(micro.targets) for micro in self._evaluation)
+        total = math.fsum(float(self._sum(self.model, micro)) for micro in self._evaluation)
+        return (total / num_targets if num_targets else 0.0), num_targets
+
+    def probe_dtypes(self) -> dict[str, str]:
+        """The dtypes of a step, read off a forward and backward pass of two tokens (S-25)."""
+        two = torch.zeros((1, 2), dtype=torch.int32, device=self.device)
+        hidden = self.model.hidden(two, two + 1, two)
+        logits = self.model.logits_of(hidden[0])
+        loss = torch.nn.functional.cross_entropy(logits, two[0].long())
+        named = {
+            "param": next(iter(self.parameters.values())),
+            "activation": hidden,
+            "logits": logits,
+            "loss": loss,
+            "grad": loss,
+            "moment": loss,
+        }
+        if self.trainable:
+            first = next(iter(self.trainable.values()))
+            named["grad"] = torch.autograd.grad(loss, first)[0]
+            named["moment"] = self.optimizer.state[first]["exp_avg"]
+        return {kind: str(one.dtype).removeprefix("torch.") for kind, one in named.items()}
+
+    def state(self, num_updates: int) -> Snapshot:
+        """The state after `num_updates` updates, as live tensors."""
+        m, v = self.moments()
+        return Snapshot(
+            step=num_updates,
+            epoch=self.stream.epoch,
+            row=self.stream.row,
+            params={name: one.detach() for name, one in self.parameters.items()},
+            m=m,
+            v=v,
+        )
+
+    @torch.no_grad()
+    def restore(self, snapshot: Snapshot) -> None:
+        """Go on from a snapshot (S-23)."""
+        for name, one in self.parameters.items():
+            one.copy_(snapshot.params[name])
+        for name, one in self.trainable.items():
+            m, v = snapshot.m[name].to(self.device), snapshot.v[name].to(self.device)
+            set_moments(self.optimizer, one, m, v, snapshot.step)
+        self.stream = BatchStream(
+            self._examples, self.config, self.stream.shape, snapshot.epoch, snapshot.row
+        )

@@ -127,9 +127,8 @@ class Range:
 
     def judge(self, a: Path, b: Path, config: Path) -> Verdict:
         """Compare two finished traces as `oracle run` would, with the floor of the clean code."""
-        from oracle.verdict import judge
-
         from oracle.trace import read_trace
+        from oracle.verdict import judge
 
         tolerances = ROOT / "configs" / "tolerances"
         precision = tomllib.loads(config.read_text("utf-8"))["train"]["precision"]

@@ -11,7 +11,7 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import IO
 
 from oracle.ending import ending
@@ -23,10 +23,15 @@ POLL_SECONDS = 0.1
 
 
 def run_legs(
-    legs: Sequence[Leg], *, limits: Limits | None = None, on_progress: OnProgress | None = None
+    legs: Sequence[Leg],
+    *,
+    limits: Limits | None = None,
+    on_progress: OnProgress | None = None,
+    on_start: Callable[[Mapping[str, int]], None] | None = None,
 ) -> tuple[LegEnd, ...]:
     """Run legs at the same time until all have ended; returns their ends in the order given.
 
+    `on_start` is told the process ids by leg, so that a later run can see who is still there.
     Raises LegError when one cannot be started, and KeyboardInterrupt (SIGINT, SIGTERM) after all
     legs were stopped.
     """
@@ -36,6 +41,8 @@ def run_legs(
         try:
             for leg in legs:
                 running.append(_Process(leg))
+            if on_start is not None:
+                on_start({process.leg.name: process.popen.pid for process in running})
             _watch(running, limits, on_progress)
         finally:
             # Also the way out of an interrupt; a second one cuts the wait short.
@@ -54,6 +61,7 @@ class _Process:
         self.leg = leg
         self.tail = LegTail(leg.name, leg.out)
         self.blame: str | None = None  # why we stopped it
+        self.stopped_for: str | None = None
         leg.logs.mkdir(parents=True, exist_ok=True, mode=0o700)
         (leg.out / "error.json").unlink(missing_ok=True)  # of the attempt that is resumed
         with _log(leg, "stdout") as stdout, _log(leg, "stderr") as stderr:
@@ -107,6 +115,7 @@ class _Process:
             name=self.leg.name,
             return_code=code,
             error=self.blame or ending(self.leg, code, self.tail.step),
+            stopped_for=self.stopped_for,
             last_step=self.tail.step,
             seconds=self.seconds,
         )
@@ -127,6 +136,7 @@ def _watch(running: list[_Process], limits: Limits, on_progress: OnProgress | No
         if failed is not None:
             for process in alive:
                 if process.blame is None and process is not failed:
+                    process.stopped_for = failed.leg.name
                     process.blame = f"was stopped because {failed.leg.name} failed."
             _stop(alive, limits.grace_seconds)
             return

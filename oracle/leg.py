@@ -61,11 +61,15 @@ class Limits:
 
 @dataclass(frozen=True, kw_only=True)
 class LegEnd:
-    """How a leg ended. `error` is one sentence, None when it exited with 0."""
+    """How a leg ended. `error` is one sentence, None when it exited with 0.
+
+    `stopped_for` names the leg whose failure ended this one.
+    """
 
     name: str
     return_code: int
     error: str | None
+    stopped_for: str | None
     last_step: int | None
     seconds: float
 

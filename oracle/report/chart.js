@@ -2,7 +2,7 @@
 // where several steps share a pixel, the first, smallest, largest and last of them are drawn.
 
 const SVG = "http://www.w3.org/2000/svg";
-const MARGIN = { left: 62, right: 12, top: 10, between: 18, bottom: 24 };
+const MARGIN = { left: 62, right: 12, top: 10, between: 30, bottom: 24 };
 const ZERO_LANE = 14; // pixels under the logarithmic axis for differences of exactly 0
 
 function shape(parent, tag, attributes, text) {
@@ -80,9 +80,10 @@ function tenTo(power) {
 }
 
 class Chart {
-  constructor(holder, { steps, a, b, allowed, marks, tall, names }) {
-    Object.assign(this, { holder, steps, a, b, allowed, marks, tall, names });
-    this.residual = a.map((value, i) => relativeDifference(value, b[i]));
+  constructor(holder, { steps, a, b, present, scale, allowed, marks, tall }) {
+    Object.assign(this, { holder, steps, a, b, present, scale, allowed, marks, tall });
+    const both = (i) => present.a[i] === 1 && present.b[i] === 1;
+    this.residual = a.map((value, i) => (both(i) ? relativeDifference(value, b[i], scale) : NaN));
     this.svg = shape(holder, "svg", { "aria-hidden": "true", focusable: "false" });
   }
 
@@ -163,7 +164,7 @@ class Chart {
   }
 
   absent(leg, i) {
-    return this.present !== undefined && this.present[leg][i] === 0;
+    return this.present[leg][i] === 0;
   }
 
   drawDots(indices, y, kind) {
@@ -195,10 +196,11 @@ class Chart {
     const lane = yOf(0);
     shape(this.svg, "path", { class: "lane", d: `M${this.left} ${lane}h${this.width}` });
     shape(this.svg, "text", { class: "tick end", x: this.left - 6, y: lane + 3.5 }, "equal");
+    shape(this.svg, "text", { class: "tick", x: this.left, y: top - 9 }, "relative difference");
     if (this.allowed) this.drawAllowed(yOf, lane);
     const shown = visibleIndices(this.residual, this.from, this.to, this.width);
     shape(this.svg, "path", { class: "curve residual", d: pathOf(shown, (i) => this.x(i), (i) => yOf(this.residual[i])) });
-    const dots = this.to - this.from < this.width / 5;
+    const dots = this.to - this.from < this.width / 3;
     const over = shown.filter((i) => this.isOver(i));
     if (dots) this.drawDots(shown.filter((i) => !this.isOver(i)), (i) => yOf(this.residual[i]), "dot residual");
     this.drawDots(over, (i) => yOf(this.residual[i]), "dot over");

@@ -45,6 +45,12 @@ def provenance_rows(verdict: Verdict, a: Trace | None, b: Trace | None) -> list[
     return _rows(*columns)
 
 
+def flat_texts(document: Mapping[str, Any]) -> dict[str, str]:
+    """A document as dotted names and texts, both as shown."""
+    flat = _flat(document)
+    return {visible(name): _shown(flat, name) for name in flat}
+
+
 def _rows(left: Mapping[str, Any], right: Mapping[str, Any]) -> list[Row]:
     rows = [
         Row(
@@ -53,11 +59,19 @@ def _rows(left: Mapping[str, Any], right: Mapping[str, Any]) -> list[Row]:
             b=_shown(right, name),
             equal=name in left and name in right and left[name] == right[name],
         )
-        for name in dict.fromkeys([*left, *right])
+        for name in _ordered([*left, *right])
     ]
     equal = [row for row in rows if row.equal]
     dropped = {row.name for row in equal[MAX_EQUAL_ROWS:]}
     return [row for row in rows if not row.equal or row.name not in dropped]
+
+
+def _ordered(names: list[str]) -> list[str]:
+    """Each name once, those of one group (`versions.…`) together, groups as they first appear."""
+    groups: dict[str, dict[str, None]] = {}
+    for name in names:
+        groups.setdefault(name.partition(".")[0], {})[name] = None
+    return [name for group in groups.values() for name in group]
 
 
 def _flat(value: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:

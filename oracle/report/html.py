@@ -22,10 +22,10 @@ from oracle.align import example_rows
 from oracle.contract import Divergence, Verdict, phases
 from oracle.report import words
 from oracle.report.bands import Bands, bands
-from oracle.report.facts import echo_rows, provenance_rows
+from oracle.report.facts import echo_rows, flat_texts, provenance_rows
 from oracle.report.json import encode
-from oracle.report.series import CURVES, NUMBERS, SPARSE, packed, paired, sparse
-from oracle.report.tokens import Example, example
+from oracle.report.series import CURVES, NUMBERS, SPARSE, packed, paired, scales, sparse
+from oracle.report.tokens import Example, Names, example
 from oracle.trace import Trace
 
 HERE = Path(__file__).parent
@@ -54,6 +54,7 @@ def render(verdict: Verdict, a: Trace | None, b: Trace | None, *, reveal: bool) 
         results={result.phase: result for result in verdict.phases},
         echo=echo_rows(*traces) if traces else [],
         provenance=provenance_rows(verdict, a, b),
+        floor=flat_texts(verdict.floor["provenance"]) if verdict.floor else {},
         examples=_examples(verdict, *traces, reveal=reveal) if traces else [],
         has_steps=traces is not None and any(t.steps.height for t in traces),
         band_note=band.note,
@@ -107,6 +108,7 @@ def _data(verdict: Verdict, traces: tuple[Trace, Trace] | None, band: Bands) -> 
         "precision": verdict.config["precision"] or "float64",
         "first": None if first is None else first.id,
         "divergences": [_brief(item) for item in verdict.divergences],
+        "worst": next((r.worst_step for r in verdict.phases if r.phase == "loss"), None),
         "fields": _fields(),
         "series": None,
     }
@@ -117,6 +119,7 @@ def _data(verdict: Verdict, traces: tuple[Trace, Trace] | None, band: Bands) -> 
     must |= {result.worst_step for result in verdict.phases if result.worst_step is not None}
     document["series"] = packed(series, band.curves, must)
     document["sparse"] = sparse(*traces)
+    document["scales"] = scales(series)
     return document
 
 
@@ -163,10 +166,9 @@ def _examples(verdict: Verdict, a: Trace, b: Trace, *, reveal: bool) -> list[Sho
     if not ids:
         return []
     left, right = example_rows(a, ids), example_rows(b, ids)
+    names = Names.of(a, reveal=reveal), Names.of(b, reveal=reveal)
     return [
-        ShownExample(
-            divergence=wanted[id], example=example(a, b, (left[id], right[id]), reveal=reveal)
-        )
+        ShownExample(divergence=wanted[id], example=example(names, (left[id], right[id])))
         for id in ids
         if id in left and id in right
     ]

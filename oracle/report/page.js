@@ -35,18 +35,18 @@ function showPhase() {
 
 function shown(name, leg, index) {
   if (columns.get(`present.${leg}`)[index] === 0) return "absent";
-  const whole = name === "num_tokens" || name === "num_targets";
+  const whole = ["epoch", "num_tokens", "num_targets"].includes(name);
   return repr(columns.get(`${name}.${leg}`)[index], whole);
 }
 
 function readout(chart, index) {
-  const { a, b, allowed, name } = chart;
+  const { allowed, name, residual } = chart;
   const parts = [];
   for (const [leg, label] of [["a", data.legs[0]], ["b", data.legs[1]]]) {
     parts.push({ kind: leg, label, text: shown(name, leg, index) });
   }
-  const relative = relativeDifference(a[index], b[index]);
-  parts.push({ kind: chart.isOver(index) ? "over" : "relative", label: "relative", text: short(relative) });
+  const kind = chart.isOver(index) ? "over" : "relative";
+  parts.push({ kind, label: "relative", text: short(residual[index]) });
   if (allowed) parts.push({ kind: "allowed", label: "allowed", text: Number.isNaN(allowed[index]) ? "not judged" : short(allowed[index]) });
   return parts;
 }
@@ -72,17 +72,17 @@ function showCursor() {
   byId("rows").replaceChildren(...tableRows(step));
 }
 
-function differenceCells(a, b) {
-  if (Number.isNaN(a - b) && !(a === b)) return ["–", "–", "–"];
-  const ulp = ulps(a, b, data.precision);
-  return [a === b ? "0" : short(Math.abs(a - b)), short(relativeDifference(a, b)), short(ulp)];
+function differenceCells(a, b, scale) {
+  if (!Number.isFinite(a) || !Number.isFinite(b)) return ["–", "–", "–"];
+  const ulp = ulps(a, b, data.precision, scale);
+  return [short(Math.abs(a - b)), short(relativeDifference(a, b, scale)), short(ulp)];
 }
 
 function rowValues(field, step) {
   const { name, kind } = field;
   if (kind === "number") {
     const [a, b] = ["a", "b"].map((leg) => columns.get(`${name}.${leg}`)[state.index]);
-    return [shown(name, "a", state.index), shown(name, "b", state.index), ...differenceCells(a, b), a === b];
+    return [shown(name, "a", state.index), shown(name, "b", state.index), ...differenceCells(a, b, data.scales[name]), a === b];
   }
   if (kind === "sparse") {
     const row = data.sparse.find((entry) => entry.step === step && entry.name === name);
@@ -105,7 +105,7 @@ function ruleOf(field, step) {
   const limit = allowed[state.index];
   if (Number.isNaN(limit)) return { text: `not judged, ${field.clause}`, over: false };
   const [a, b] = ["a", "b"].map((leg) => columns.get(`${field.name}.${leg}`)[state.index]);
-  return { text: `at most ${short(limit)}, ${field.clause}`, over: relativeDifference(a, b) > limit };
+  return { text: `at most ${short(limit)}, ${field.clause}`, over: relativeDifference(a, b, data.scales[field.name]) > limit };
 }
 
 function tableRows(step) {
@@ -124,6 +124,7 @@ function tableRows(step) {
     [...values, rule.text].forEach((text, k) => {
       const cell = element("td", ["a", "b", "absolute", "relative", "ulps", "rule"][k], text);
       cell.dataset.label = labels[k + 1];
+      if (text === "–") cell.classList.add("empty");
       row.append(cell);
     });
     rows.push(row);
@@ -231,8 +232,9 @@ function buildChart(panel) {
     .map((item) => ({ step: item.step, first: item.id === data.first }));
   const [steps, a, b] = ["step", `${name}.a`, `${name}.b`].map((key) => columns.get(key));
   const allowed = columns.get(`${name}.allowed`);
-  const chart = new Chart(holder, { steps, a, b, allowed, marks, tall: name === "loss" });
-  chart.present = { a: columns.get("present.a"), b: columns.get("present.b") };
+  const present = { a: columns.get("present.a"), b: columns.get("present.b") };
+  const [scale, tall] = [data.scales[name], name === "loss"];
+  const chart = new Chart(holder, { steps, a, b, present, scale, allowed, marks, tall });
   chart.name = name;
   chart.readout = panel.querySelector(".readout");
   holder.setAttribute("aria-valuemin", steps[0]);
@@ -256,7 +258,7 @@ function startState() {
     (item) => item.phase === state.phase && (step === null || item.step === step),
   );
   if (columns === null) return;
-  const begin = data.divergences[state.at]?.step ?? data.divergences[first]?.step ?? Infinity;
+  const begin = data.divergences[state.at]?.step ?? data.divergences[first]?.step ?? data.worst ?? Infinity;
   state.index = nearest(columns.get("step"), Math.min(step ?? begin, stepOf(columns.get("step").length - 1)));
 }
 

@@ -48,14 +48,17 @@ function short(value) {
   return `${Number(mantissa)}e${Number(exponent)}`;
 }
 
-function relativeDifference(a, b) {
-  return a === b ? 0 : Math.abs(a - b) / Math.max(Math.abs(a), Math.abs(b));
+// As `series.relative_difference`; `scale` is given where a column has one for the whole run.
+function relativeDifference(a, b, scale) {
+  if (a === b) return 0;
+  if (Number.isFinite(a) !== Number.isFinite(b)) return Infinity;
+  return Math.abs(a - b) / (scale ?? Math.max(Math.abs(a), Math.abs(b)));
 }
 
 const MANTISSA_BITS = { float64: 52, float32: 23, bfloat16: 7, float16: 10 };
 
-function ulps(a, b, precision) {
-  const larger = Math.max(Math.abs(a), Math.abs(b));
+function ulps(a, b, precision, scale) {
+  const larger = scale ?? Math.max(Math.abs(a), Math.abs(b));
   if (a === b || !Number.isFinite(larger)) return a === b ? 0 : NaN;
   let exponent = Math.floor(Math.log2(larger));
   if (2 ** exponent > larger) exponent -= 1;

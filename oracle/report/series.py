@@ -21,8 +21,8 @@ from oracle.report.curves import Array, kept
 from oracle.trace import Trace
 
 CURVES = ("loss", "grad_norm", "lr")
-NUMBERS = (*CURVES, "clip_factor", "param_norm", "num_tokens", "num_targets")
-EXACT = ("epoch", "examples", "batch_shape", "batch_sha256")
+NUMBERS = (*CURVES, "clip_factor", "param_norm", "epoch", "num_tokens", "num_targets")
+EXACT = ("examples", "batch_shape", "batch_sha256")
 SPARSE = ("eval_loss", "eval_targets")
 MAX_PACKED_BYTES = 880_000
 FEWEST_STEPS = 500
@@ -38,11 +38,22 @@ class Series:
     equal: Mapping[str, Array]
 
 
-def relative_difference(a: Array, b: Array) -> Array:
-    """|a - b| / max(|a|, |b|), 0 where both are the same number; shape (N,) like its arguments."""
+def relative_difference(a: Array, b: Array, scale: float | None = None) -> Array:
+    """|a - b| / scale, by default of max(|a|, |b|), as `compare_numbers` has it; shape (N,).
+
+    0 where both are the same number, infinite where only one is finite, nan where neither is.
+    """
     with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
-        quotient: Array = np.abs(a - b) / np.maximum(np.abs(a), np.abs(b))
-    return np.where(a == b, 0.0, quotient)
+        size = np.fmax(np.abs(a), np.abs(b)) if scale is None else scale
+        quotient: Array = np.where(a == b, 0.0, np.abs(a - b) / size)
+    return np.where(np.isfinite(a) != np.isfinite(b), np.inf, quotient)
+
+
+def scales(series: Series) -> dict[str, float]:
+    """The scale of a column that has one for the whole run: the largest learning rate."""
+    rates = np.abs(np.concatenate([series.a["lr"], series.b["lr"]]))
+    largest = float(np.max(rates, where=np.isfinite(rates), initial=0.0))
+    return {"lr": largest} if largest > 0 else {}
 
 
 def paired(a: Trace, b: Trace) -> Series:
@@ -86,7 +97,10 @@ def packed(series: Series, allowed: Mapping[str, Array], must: Iterable[int]) ->
     `allowed` gives tolerance curves (N,) by field; `must` are steps that are always kept.
     """
     curves = [leg[name] for name in CURVES for leg in (series.a, series.b)]
-    curves += [relative_difference(series.a[name], series.b[name]) for name in CURVES]
+    curves += [
+        relative_difference(series.a[name], series.b[name], scales(series).get(name))
+        for name in CURVES
+    ]
     places = np.searchsorted(series.steps, np.array(sorted(must), dtype=np.int64)).tolist()
     limit = len(series.steps)
     while True:

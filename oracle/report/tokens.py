@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from oracle.report import vocabulary
 from oracle.report.words import visible
 from oracle.tokendiff import codepoints, diff
 from oracle.trace import Trace
@@ -21,7 +22,7 @@ SPACES = {" ": "·", "\n": "⏎", "\t": "→", "\r": "␍"}
 
 @dataclass(frozen=True, kw_only=True)
 class Token:
-    """One token as it may be shown. `name`: of a control token, or with reveal text and id."""
+    """One token as it may be shown: of an ordinary one `name` and `id` only with reveal."""
 
     position: int
     target: bool
@@ -72,12 +73,33 @@ class Example:
     characters: tuple[int, int]
 
 
+@dataclass(frozen=True, kw_only=True)
+class Names:
+    """What the ids of one leg are called: control tokens, and with reveal every token."""
+
+    control: Mapping[int, str]
+    ordinary: Mapping[int, str]
+    reveal: bool
+
+    @classmethod
+    def of(cls, trace: Trace, *, reveal: bool) -> Names:
+        """Names from the trace's facts; those of ordinary tokens are not even read unrevealed."""
+        control = {id: name for name, id in trace.header["facts"]["special_ids"].items()}
+        ordinary = vocabulary.names(trace) if reveal else {}
+        return cls(control=control, ordinary=ordinary, reveal=reveal)
+
+    def name(self, id: int) -> str | None:
+        """Return the name of an id as it may be shown, white space made visible."""
+        name = self.control.get(id) or self.ordinary.get(id)
+        return None if name is None else spaced(name)
+
+
 def example(
-    a: Trace, b: Trace, rows: tuple[Mapping[str, Any], Mapping[str, Any]], *, reveal: bool
+    names: tuple[Names, Names], rows: tuple[Mapping[str, Any], Mapping[str, Any]]
 ) -> Example:
     """Align one example, given its whole rows (`oracle.align.example_rows`) in both legs."""
-    names = [{id: name for name, id in t.header["facts"]["special_ids"].items()} for t in (a, b)]
-    sides = [_tokens(row, control, reveal) for row, control in zip(rows, names, strict=True)]
+    reveal = all(leg.reveal for leg in names)
+    sides = [_tokens(row, leg) for row, leg in zip(rows, names, strict=True)]
     cells = list(_cells(sides, [row["ids"] for row in rows]))
     folded = _fold(cells)
     texts = [row["text"] for row in rows]
@@ -99,14 +121,14 @@ def spaced(text: str) -> str:
     return visible("".join(SPACES.get(c, c) for c in text))
 
 
-def _tokens(row: Mapping[str, Any], control: Mapping[int, str], reveal: bool) -> list[Token]:
+def _tokens(row: Mapping[str, Any], names: Names) -> list[Token]:
     return [
         Token(
             position=position,
             target=bool(target),
-            name=spaced(control[id]) if id in control else None,
-            control=id in control,
-            id=id if reveal else None,
+            name=names.name(id),
+            control=id in names.control,
+            id=id if names.reveal else None,
         )
         for position, (id, target) in enumerate(
             zip(row["ids"].tolist(), row["mask"].tolist(), strict=True)

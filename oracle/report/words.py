@@ -110,6 +110,6 @@ def remedy(verdict: Verdict) -> str:
 def next_command(verdict: Verdict) -> str:
     """The command that shows the first divergence of a stored run."""
     first = verdict.first
-    assert verdict.run is not None and first is not None, "no stored run or nothing to show"
+    assert first is not None, "nothing parted, so there is nothing to show"
     step = "" if first.step is None else f" --step {first.step}"
-    return f"oracle show {visible(verdict.run)}{step} --phase {first.phase}"
+    return f"oracle show {visible(verdict.run or 'RUN')}{step} --phase {first.phase}"

@@ -24,7 +24,7 @@ from oracle.tolerance import Floats
 
 VERSION = "1"
 # What a leg's part of a floor depends on, in the order in which a difference is named.
-LEG_FIELDS = ("code_sha256", "versions", "python", "machine", "device")
+LEG_FIELDS = ("code_sha256", "versions", "python", "machine", "device", "files")
 
 Rises = Sequence[Sequence[float]]  # [step, value] where the running maximum rises
 
@@ -144,56 +144,55 @@ def read_floor(path: Path) -> Floor:
 
 def leg_provenance(header: Mapping[str, Any]) -> dict[str, Any]:
     """Return what a leg's floor depends on, from the header of its trace."""
-    return {field: header["provenance"][field] for field in LEG_FIELDS}
+    fields = {field: header["provenance"][field] for field in LEG_FIELDS if field != "files"}
+    return fields | {"files": header["facts"]["files"]}
 
 
-def refusals(floor: Floor, headers: Sequence[Mapping[str, Any]]) -> tuple[Floor | None, list[str]]:
-    """Return the part of a floor that holds for two legs, and a sentence for each that does not.
+def holding(
+    floor: Floor, *, config_sha256: Sequence[str], legs: Mapping[str, Mapping[str, Any]]
+) -> tuple[Floor | None, list[str]]:
+    """Return the part of a floor that holds for these legs, and a sentence for each refusal.
 
-    A leg whose code, versions or machine changed is left out; the other's floor still is the noise
-    of this config. Another config, or no leg left, and there is no floor.
+    `legs[stack]` is `leg_provenance`. A leg whose code, versions, machine or inputs changed is left
+    out: the other's floor still is noise of this config, and a smaller floor lets nothing more
+    pass. Under another config, or with no leg left, there is no floor.
     """
-    config = floor.provenance["config_sha256"]
-    found = [header["config_sha256"] for header in headers]
-    if config not in found:
-        return None, [_refused(floor, "config_sha256", config, found[0])]
+    measured = floor.provenance["config_sha256"]
+    if measured not in config_sha256:
+        return None, [_refused(floor, "config_sha256", measured, config_sha256[0])]
     kept, sentences = [], []
-    for header in headers:
-        stack = header["provenance"]["stack"]
+    for stack, now in legs.items():
         if stack not in floor.rises:
             sentences.append(f"the floor {Path(floor.file).name} was not measured on {stack}")
             continue
-        measured, now = floor.provenance["legs"][stack], leg_provenance(header)
-        other = next((f for f in LEG_FIELDS if measured.get(f) != now[f]), None)
+        then = floor.provenance["legs"][stack]
+        other = next((field for field in LEG_FIELDS if then.get(field) != now[field]), None)
         if other is None:
             kept.append(stack)
         else:
-            sentences.append(_refused(floor, f"{stack}: {other}", measured.get(other), now[other]))
-    return (floor.of(dict.fromkeys(kept)) if kept else None), sentences
+            sentences.append(_refused(floor, f"{stack}: {other}", then.get(other), now[other]))
+    return (floor.of(kept) if kept else None), sentences
 
 
 def find_floor(
     folder: Path, *, config_sha256: str, legs: Mapping[str, Mapping[str, Any]]
 ) -> tuple[Path | None, str | None]:
-    """Return the newest floor of `folder` that holds for all legs, or None and why not.
+    """Return the floor of `folder` that holds for most of the legs, or None and why none does.
 
-    `legs[stack]` is `leg_provenance` of a header of that stack.
+    Among equals the newest. `legs[stack]` is `leg_provenance` of a header of that stack.
     """
     reason = f"no floor of this config in {folder}; measure one with `oracle calibrate CONFIG`"
-    found = sorted(folder.glob("*.json"), key=lambda path: path.stat().st_mtime, reverse=True)
+    found = sorted(folder.glob("*.json"), key=lambda path: path.stat().st_mtime)
+    best: tuple[int, Path] | None = None
     for path in found:
         floor = read_floor(path)
         if floor.provenance["config_sha256"] != config_sha256:
             continue
-        headers = [
-            {"config_sha256": config_sha256, "provenance": {"stack": stack, **leg}}
-            for stack, leg in legs.items()
-        ]
-        kept, sentences = refusals(floor, headers)
-        if kept is not None and not sentences:
-            return path, None
-        reason = sentences[0]
-    return None, reason
+        kept, sentences = holding(floor, config_sha256=[config_sha256], legs=legs)
+        reason = sentences[0] if sentences else reason
+        if kept is not None and (best is None or len(kept.rises) >= best[0]):
+            best = len(kept.rises), path
+    return (best[1], None) if best is not None else (None, reason)
 
 
 def _refused(floor: Floor, field: str, measured: Any, now: Any) -> str:

@@ -50,7 +50,7 @@ def outcome(
         status = "consequence"
     else:
         status = "agree" if num_compared else "not_compared"
-    places = divergences or [entry for entry in consequences if entry.num]
+    places: list[Any] = [*divergences] or [entry for entry in consequences if entry.num]
     steps = [d.step if isinstance(d, Divergence) else d.first_step for d in places]
     return Outcome(
         result=PhaseResult(

@@ -29,7 +29,7 @@ from oracle.contract import (
     phases,
 )
 from oracle.errors import OracleError, TraceError
-from oracle.floor import Floor, read_floor, refusals
+from oracle.floor import Floor, holding, leg_provenance, read_floor
 from oracle.health import ailments
 from oracle.tolerance import Tolerances, default_file, load_tolerances
 from oracle.trace import Trace
@@ -72,7 +72,14 @@ def judge(
         measured: Floor | None = None
         refused: list[str] = []
         if floor is not None:
-            measured, refused = refusals(read_floor(floor), (a.header, b.header))
+            measured, refused = holding(
+                read_floor(floor),
+                config_sha256=[trace.header["config_sha256"] for trace in (a, b)],
+                legs={
+                    trace.header["provenance"]["stack"]: leg_provenance(trace.header)
+                    for trace in (a, b)
+                },
+            )
     except OracleError as error:
         return error_verdict(
             reasons=[str(error)], names=names, purpose=purpose, run=run, traces=(a, b)

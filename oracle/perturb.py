@@ -1,0 +1,112 @@
+"""Variants of a run that mean the same: what a leg is compared with to measure its own noise.
+
+A variant is a run config of its own with absolute paths. The weights of one are moved by one unit
+in the last place of the run's dtype, up or down by a seeded coin, zeros excepted.
+"""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+import json
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import tomli_w
+
+from oracle.config import RunConfig
+from oracle.errors import DataError
+from oracle.safetensors_header import StoredTensor, read_header
+from oracle.tolerance import DTYPES
+
+VARIANTS = ("repeat", "threads", "attention", "weights")
+NAMES = {"float64": "F64", "float32": "F32"}
+READ_AS = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "BF16": "<u2"}
+
+
+def write_variants(config: RunConfig, folder: Path) -> Mapping[str, Path]:
+    """Write the config of the base run and of each variant; returns their paths by name."""
+    base = _absolute(config)
+    threads, attention = base["runtime"]["threads"], base["model"]["attention"]
+    moved = folder / "moved-weights"
+    move_weights(Path(base["model"]["checkpoint"]), moved, precision=config.precision)
+    changes: dict[str, dict[str, dict[str, Any]]] = {
+        "base": {},
+        "repeat": {},
+        "threads": {"runtime": {"threads": 1 if threads > 1 else 2}},
+        "attention": {"model": {"attention": "fused" if attention == "eager" else "eager"}},
+        "weights": {"model": {"checkpoint": str(moved)}},
+    }
+    paths = {}
+    for name, change in changes.items():
+        values = copy.deepcopy(base)
+        for table, entries in change.items():
+            values[table] |= entries
+        paths[name] = folder / f"{name}.toml"
+        paths[name].write_text(tomli_w.dumps(values), "utf-8")
+    return paths
+
+
+def move_weights(source: Path, target: Path, *, precision: str) -> None:
+    """Write a checkpoint whose weights are one unit in the last place of `precision` away."""
+    target.mkdir()
+    shutil.copyfile(source / "config.json", target / "config.json")
+    tied = json.loads((source / "config.json").read_text("utf-8"))["tie_word_embeddings"]
+    stored: dict[str, StoredTensor] = {}
+    for path in sorted(source.glob("*.safetensors")):
+        stored |= read_header(path)
+    if not stored:
+        raise DataError(f"checkpoint {source} holds no safetensors file.")
+    moved = {
+        name: _moved(name, _values(tensor), precision)
+        for name, tensor in stored.items()
+        if not name.endswith("rotary_emb.inv_freq") and not (tied and name == "lm_head.weight")
+    }
+    _write_safetensors(target / "model.safetensors", moved, NAMES[precision])
+
+
+def _absolute(config: RunConfig) -> dict[str, Any]:
+    """Return the config's values with absolute paths and without snapshots."""
+    values: dict[str, Any] = copy.deepcopy(dict(config.values))
+    data = values["data"]
+    for split in ("train", "eval", "edge"):
+        data[split] = [str(config.file(name).resolve()) for name in data[split]]
+    for key in ("template", "tokenizer"):
+        data[key] = str(config.file(data[key]).resolve())
+    values["model"]["checkpoint"] = str(config.file(values["model"]["checkpoint"]).resolve())
+    values["snapshot"]["every_steps"] = 0
+    return values
+
+
+def _values(tensor: StoredTensor) -> npt.NDArray[Any]:
+    with tensor.path.open("rb") as stream:
+        stream.seek(tensor.start)
+        raw = np.frombuffer(stream.read(tensor.end - tensor.start), dtype=READ_AS[tensor.dtype])
+    if tensor.dtype == "BF16":
+        raw = (raw.astype(np.uint32) << 16).view(np.float32)
+    return raw.reshape(tensor.shape)
+
+
+def _moved(name: str, values: npt.NDArray[Any], precision: str) -> npt.NDArray[Any]:
+    held = values.astype(DTYPES[precision])
+    seed = int.from_bytes(hashlib.sha256(name.encode()).digest()[:8], "big")
+    up = np.random.default_rng(seed).random(held.shape) < 0.5
+    toward = np.where(up, np.inf, -np.inf).astype(held.dtype)
+    return np.where(held == 0, held, np.nextafter(held, toward))
+
+
+def _write_safetensors(path: Path, tensors: Mapping[str, npt.NDArray[Any]], dtype: str) -> None:
+    header, end = {}, 0
+    for name, values in tensors.items():
+        begin, end = end, end + values.nbytes
+        header[name] = {"dtype": dtype, "shape": list(values.shape), "data_offsets": [begin, end]}
+    text = json.dumps(header).encode()
+    text += b" " * (-len(text) % 8)
+    with path.open("wb") as stream:
+        stream.write(len(text).to_bytes(8, "little") + text)
+        for values in tensors.values():
+            stream.write(np.ascontiguousarray(values).tobytes())

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from tests.reference import checkpoint, training
 from tests.reference.batches import Batch, Encoded, epoch_batches
 from tests.reference.conversations import read_split
 from tests.reference.encode import load
@@ -18,12 +19,14 @@ from tests.reference.examples import make_example
 from tests.reference.hashes import tensors_sha256
 from tests.reference.loss import step_loss
 from tests.reference.matching import from_json
+from tests.reference.model import Model, Rows
 from tests.reference.optimizer import AdamW, Tensors, clip_factor, global_norm, is_trainable
 from tests.reference.order import epoch_order
 from tests.reference.render import Template
 from tests.reference.rows import fill_rows
 from tests.reference.schedule import Number, learning_rate
 from tests.reference.statistics import tensor_statistics
+from tests.reference.step import loss_and_gradients
 
 Input = dict[str, Any]
 Output = dict[str, Any]
@@ -37,6 +40,12 @@ def answer(kind: str, given: Input, *, root: Path, number: Number = np.float64) 
 def nested(values: Any) -> Any:
     """A nested list of float64 numbers, whatever the precision of `values`."""
     return np.asarray(values).astype(np.float64).tolist()
+
+
+def record_of(name: str, values: Any, number: Number) -> Output:
+    """The statistics of a tensor as JSON has them."""
+    record = asdict(tensor_statistics(name, values, number))
+    return {**record, "sketch": list(record["sketch"])}
 
 
 def tensors_of(given: Input, number: Number) -> Tensors:
@@ -131,6 +140,36 @@ def batches(given: Input, _root: Path, _number: Number) -> Output:
     return {"steps": [describe(step) for step in steps]}
 
 
+def rows_of(given: Input, index: int | None = None) -> Rows:
+    """The arrays (B, T) of a case, or of its micro-batch `index`."""
+    arrays = {key: np.array(given[key]) for key in ("input_ids", "segments", "positions")}
+    return Rows(**{key: v if index is None else v[index] for key, v in arrays.items()})
+
+
+def logits(given: Input, root: Path, number: Number) -> Output:
+    """S-12, S-13."""
+    config, params = checkpoint.load(root / given["checkpoint"], number)
+    return {"logits": nested(Model(config, params, rows_of(given)).forward())}
+
+
+def gradients(given: Input, root: Path, number: Number) -> Output:
+    """S-12, S-14, S-15."""
+    config, params = checkpoint.load(root / given["checkpoint"], number)
+    labels = np.array(given["labels"])
+    parts = [(rows_of(given, i), labels[i]) for i in range(len(labels))]
+    value, _, grads = loss_and_gradients(config, params, parts)
+    return {
+        "loss": float(value),
+        "grad_norm": float(global_norm(grads, number)),
+        "grads": {name: record_of(name, grad, number) for name, grad in grads.items()},
+    }
+
+
+def train(given: Input, root: Path, number: Number) -> Output:
+    """S-01 to S-20."""
+    return {"steps": training.run(root / given["config"], number)}
+
+
 def loss(given: Input, _root: Path, number: Number) -> Output:
     """S-14."""
     logits, labels = np.array(given["logits"], dtype=number), np.array(given["labels"])
@@ -188,9 +227,7 @@ def adamw(given: Input, _root: Path, number: Number) -> Output:
 
 def statistics(given: Input, _root: Path, number: Number) -> Output:
     """S-21."""
-    values = np.array(given["values"], dtype=number)
-    record = asdict(tensor_statistics(given["name"], values, number))
-    return {**record, "sketch": list(record["sketch"])}
+    return record_of(given["name"], np.array(given["values"], dtype=number), number)
 
 
 def tensor_hash(given: Input, _root: Path, _number: Number) -> Output:
@@ -206,6 +243,9 @@ KINDS: dict[str, Callable[[Input, Path, Number], Output]] = {
     "order": order,
     "rows": rows,
     "batches": batches,
+    "logits": logits,
+    "gradients": gradients,
+    "training": train,
     "loss": loss,
     "clip": clip,
     "schedule": schedule,

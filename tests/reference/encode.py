@@ -8,6 +8,7 @@ import json
 import unicodedata
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import regex
@@ -72,11 +73,7 @@ def merge(symbols: list[str], ranks: dict[tuple[str, str], int]) -> list[str]:
     """Joins the pair of lowest rank, the leftmost among equals, until no pair is in the list."""
     symbols = list(symbols)
     while True:
-        found = [
-            (ranks[pair], i)
-            for i, pair in enumerate(zip(symbols, symbols[1:], strict=False))
-            if pair in ranks
-        ]
+        found = [(ranks[pair], i) for i, pair in enumerate(pairwise(symbols)) if pair in ranks]
         if not found:
             return symbols
         _, i = min(found)

@@ -18,7 +18,8 @@ Labels = npt.NDArray[np.integer[Any]]
 def log_softmax(logits: Floats) -> Floats:
     """In the last axis, shifted by the maximum so that no exponential overflows."""
     shifted = logits - logits.max(axis=-1, keepdims=True)
-    return shifted - np.log(np.sum(np.exp(shifted), axis=-1, keepdims=True))
+    log_probs: Floats = shifted - np.log(np.sum(np.exp(shifted), axis=-1, keepdims=True))
+    return log_probs
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -18,7 +18,8 @@ def global_norm(tensors: Mapping[str, Tensor], number: type[np.floating]) -> np.
     total = number(0)
     for tensor in tensors.values():
         total = total + np.sum(np.square(tensor.astype(number)))
-    return np.sqrt(total)
+    norm: np.floating = np.sqrt(total)
+    return norm
 
 
 def clip_factor(norm: np.floating, clip_norm: float | str) -> np.floating:

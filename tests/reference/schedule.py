@@ -31,4 +31,5 @@ def learning_rate(
         return eta * (one - (one - ratio) * p)
     assert kind == "cosine", kind
     pi = number(4) * np.arctan(one)
-    return eta * (ratio + (one - ratio) * (one + np.cos(pi * p)) / number(2))
+    rate_now: np.floating = eta * (ratio + (one - ratio) * (one + np.cos(pi * p)) / number(2))
+    return rate_now

@@ -4,7 +4,7 @@ from typing import Any
 
 from tests.reference.case import Case, Clause, computed, hand, refused
 from tests.reference.cases.encode import CLINICAL
-from tests.reference.cases.render import CHATML, E, G, LOOP, messages
+from tests.reference.cases.render import CHATML, LOOP, E, G, messages
 
 Turns = tuple[tuple[str, str], ...]
 ONE: Turns = (("user", "x"),)

@@ -21,9 +21,9 @@ Bools = npt.NDArray[np.bool_]
 
 def linear(x: Floats, params: Tensors, name: str) -> Floats:
     """x Wᵀ + b, with the bias where there is one."""
-    y = x @ params[f"{name}.weight"].T
+    y: Floats = x @ params[f"{name}.weight"].T
     bias = params.get(f"{name}.bias")
-    return y if bias is None else y + bias
+    return y if bias is None else np.asarray(y + bias)
 
 
 def linear_back(dy: Floats, x: Floats, params: Tensors, grads: Tensors, name: str) -> Floats:
@@ -32,7 +32,8 @@ def linear_back(dy: Floats, x: Floats, params: Tensors, grads: Tensors, name: st
     grads[f"{name}.weight"] += flat_dy.T @ flat_x
     if f"{name}.bias" in params:
         grads[f"{name}.bias"] += flat_dy.sum(axis=0)
-    return dy @ params[f"{name}.weight"]
+    dx: Floats = dy @ params[f"{name}.weight"]
+    return dx
 
 
 def rms(x: Floats, weight: Floats, epsilon: float) -> tuple[Floats, Floats, Floats]:
@@ -84,14 +85,16 @@ def allowed(segments: Ints) -> Bools:
     """(B, 1, T, T): j <= i and the same segment."""
     length = segments.shape[1]
     causal = np.tril(np.ones((length, length), dtype=bool))
-    return (causal & (segments[:, :, None] == segments[:, None, :]))[:, None]
+    same = segments[:, :, None] == segments[:, None, :]
+    return np.asarray(causal & same)[:, None]
 
 
 def softmax(scores: Floats, keep: Bools) -> Floats:
     """In the last axis, over the allowed entries alone."""
     shifted = np.where(keep, scores, -np.inf)
     shifted = np.exp(shifted - shifted.max(axis=-1, keepdims=True))
-    return shifted / shifted.sum(axis=-1, keepdims=True)
+    probs: Floats = shifted / shifted.sum(axis=-1, keepdims=True)
+    return probs
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -190,13 +193,14 @@ class Model:
         dq, dk = dscores @ s["k"], dscores.swapaxes(-1, -2) @ s["q"]
         dk, dv = self.ungroup(dk), self.ungroup(dv)
         dq, dk = rotate(dq, self.cos, -self.sin), rotate(dk, self.cos, -self.sin)
-        da = np.zeros_like(s["a"])
+        da: Floats = np.zeros_like(s["a"])
         for p, d in (("q", dq), ("k", dk), ("v", dv)):
             name = f"{at}self_attn.{p}_proj"
-            da = da + linear_back(join(d), s["a"], self.params, grads, name)
+            da += linear_back(join(d), s["a"], self.params, grads, name)
         return rms_back(da, s["n1"], s["r1"], self.params, grads, f"{at}input_layernorm.weight")
 
     def ungroup(self, x: Floats) -> Floats:
         """(B, H, T, K) to (B, G, T, K): sums the query heads of one key/value head."""
         rows, _, length, width = x.shape
-        return x.reshape(rows, -1, self.groups, length, width).sum(axis=2)
+        summed: Floats = x.reshape(rows, -1, self.groups, length, width).sum(axis=2)
+        return summed

@@ -59,7 +59,8 @@ def uniform(name: str, shape: tuple[int, ...]) -> Tensor:
     size = int(np.prod(shape))
     data = b"".join(hashlib.sha256(f"{name}:{i}".encode()).digest() for i in range(-(-size // 8)))
     words = np.frombuffer(data, dtype=">u4")[:size].astype(np.float64)
-    return (words / 2**31 - 1).reshape(shape)
+    values: Tensor = (words / 2**31 - 1).reshape(shape)
+    return values
 
 
 def draw(name: str, shape: tuple[int, ...], gain: float) -> Tensor:
@@ -70,7 +71,7 @@ def draw(name: str, shape: tuple[int, ...], gain: float) -> Tensor:
     if name.endswith("bias"):
         return values / 2
     fan_in = 1.0 if name == EMBED else shape[-1]
-    return gain * values * np.sqrt(3.0 / fan_in)
+    return values * float(gain * np.sqrt(3.0 / fan_in))
 
 
 @dataclass(frozen=True, kw_only=True)

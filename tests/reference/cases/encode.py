@@ -151,7 +151,8 @@ CLASSES = [
     _case(
         "scripts",
         "bytes",
-        "\u4e2d\u6587 \u0420\u0443\u0441 \u05e2\u05d1 \u0e44\u0e17\u0e22 \u0939\u093f\u0928\u094d\u0926\u0940",
+        "\u4e2d\u6587 "
+        "\u0420\u0443\u0441 \u05e2\u05d1 \u0e44\u0e17\u0e22 \u0939\u093f\u0928\u094d\u0926\u0940",
     ),
     _case("numbers that are not decimal", "pairs", "1\u00b2\u2167\u00bd\u0663\U0001d7d9 1"),
     _case("family emoji", "shared", "\U0001f468\u200d\U0001f469\u200d\U0001f467 \U0001f600"),
@@ -341,7 +342,8 @@ CLINICAL_CASES = [
     _case(
         "clinical tokenizer: other scripts",
         CLINICAL,
-        "na\u00efve \u2013 \u03bcg/dL \u2265 3.5 \u00b7 \u6025\u6027\u80be\u708e \U0001fac0\ufe0f\U0001f469\u200d\u2695\ufe0f e\u0301",
+        "na\u00efve \u2013 \u03bcg/dL \u2265 3.5 \u00b7 "
+        "\u6025\u6027\u80be\u708e \U0001fac0\ufe0f\U0001f469\u200d\u2695\ufe0f e\u0301",
     ),
     _case("clinical tokenizer: white space", CLINICAL, "\t a \r\n\r\n  b\u00a0c\u2028d   "),
 ]

@@ -1,4 +1,4 @@
-"""Cases of S-03 and S-04. Where a text is given by hand, each character was placed by the clause."""
+"""Cases of S-03 and S-04. Texts and spans are worked by hand from the clause."""
 
 from typing import Any
 
@@ -98,8 +98,8 @@ TEXTS = [
     _text("empty bos", "[{{ bos_token }}]", "[]", bos_token=""),
     _text(
         "add_generation_prompt is false",
-        "{% if add_generation_prompt %}p{% else %}n{% endif %}{% if add_generation_prompt is defined"
-        " %}d{% endif %}",
+        "{% if add_generation_prompt %}p{% else %}n{% endif %}"
+        "{% if add_generation_prompt is defined %}d{% endif %}",
         "nd",
     ),
     _text("an undefined variable prints nothing", "[{{ nothing }}]", "[]"),

@@ -20,7 +20,8 @@ BARE = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "u
 SPLIT = {
     "type": "Split",
     "pattern": {
-        "Regex": r"[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+        "Regex": r"[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|"
+        r"\s*[\r\n]+|\s+(?!\S)|\s+"
     },
     "behavior": "Isolated",
     "invert": False,

@@ -15,7 +15,7 @@ from oracle.align import align_steps
 from oracle.compare_numbers import limits, scalar_cells
 from oracle.contract import ROOT, Verdict
 from oracle.errors import OracleError
-from oracle.floor import Floor, read_floor, refusals
+from oracle.floor import Floor, holding, leg_provenance, read_floor
 from oracle.report.curves import Array
 from oracle.tolerance import Tolerances, load_tolerances
 from oracle.trace import Trace
@@ -76,4 +76,10 @@ def _floor(verdict: Verdict, a: Trace, b: Trace) -> Floor | None:
             f"the floor {path.name} has the hash {found.sha256[:12]} now and the verdict was made "
             f"with {verdict.floor['sha256'][:12]}."
         )
-    return refusals(found, [a.header, b.header])[0]
+    headers = (a.header, b.header)
+    kept, _ = holding(
+        found,
+        config_sha256=[header["config_sha256"] for header in headers],
+        legs={header["provenance"]["stack"]: leg_provenance(header) for header in headers},
+    )
+    return kept

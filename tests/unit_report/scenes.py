@@ -24,6 +24,7 @@ from oracle.contract import (
     phases,
 )
 from oracle.floor import leg_provenance, write_floor
+from oracle.report.words import place
 from oracle.tokendiff import codepoints, diff, mask_diff
 from oracle.trace import Trace
 
@@ -304,8 +305,7 @@ def parted(phase: str, scene: Scene, first: Divergence, *more: Divergence) -> Sc
     if phase == "text":
         changes |= {"ids": "consequence", "mask": "consequence"}
     changes |= {item.phase: "diverged" for item in more}
-    values = f"torch has {first.a}, jax has {first.b}"
-    headline = f"torch and jax part first in {phase}, at step {first.step}: {values} (clause {first.clause})"
+    headline = f"torch and jax part in {phase} at {place(first).replace(' · ', ', ')}"
     found = replace(
         scene.verdict,
         verdict="DIVERGED",

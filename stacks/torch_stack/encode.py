@@ -46,8 +46,13 @@ class Encoder:
         longest_first = sorted(tokenizer.added, key=len, reverse=True)
         # Alternatives are tried in order, so the leftmost, longest occurrence wins (S-05, step 1)
         self._added = re.compile("|".join(map(re.escape, longest_first)) or "(?!)")
-        vocab = {**tokenizer.vocab, **tokenizer.added}
-        self._is_total = all(character in vocab for character in _byte_alphabet())
+        # Where the model has the same string, the engine gives an added token the model's id
+        self._renumbered = {
+            content: number
+            for content, number in tokenizer.added.items()
+            if tokenizer.vocab.get(content, number) != number
+        }
+        self._is_total = all(character in tokenizer.vocab for character in _byte_alphabet())
         self._num_bytes = {number: len(token) for token, number in tokenizer.vocab.items()} | {
             number: len(token.encode()) for token, number in tokenizer.added.items()
         }
@@ -62,11 +67,18 @@ class Encoder:
                 raise BadInput(f"S-05: {where} has no token; remove it or mend the template")
             if not self._is_total:
                 self._check_complete(ids, text, where)
-            ranges = np.array(encoding.offsets, np.int32)
-            outcomes.append(
-                Encoded(ids=np.array(ids, np.int32), starts=ranges[:, 0], ends=ranges[:, 1])
-            )
+            starts, ends = np.array(encoding.offsets, np.int32).T
+            encoded = Encoded(ids=np.array(ids, np.int32), starts=starts, ends=ends)
+            if self._renumbered:
+                self._renumber(text, encoded)
+            outcomes.append(encoded)
         return outcomes
+
+    def _renumber(self, text: str, encoded: Encoded) -> None:
+        """Give added tokens the ids of the file; one begins where the text was cut for it."""
+        for found in self._added.finditer(text):
+            if (number := self._renumbered.get(found.group())) is not None:
+                encoded.ids[np.searchsorted(encoded.starts, found.start())] = number
 
     def count_control_tokens(self, contents: Sequence[str]) -> int:
         """Added tokens that the contents of messages hold (S-24, `typed_control_tokens`)."""

@@ -87,10 +87,7 @@ def data_facts(inputs: Inputs) -> dict[str, object]:
             "tokenizer": inputs.tokenizer.sha256,
         },
         "num_examples": {name: len(split.conversations) for name, split in splits.items()},
-        "special_ids": {
-            token.content: number
-            for number, token in inputs.tokenizer.engine.get_added_tokens_decoder().items()
-        },
+        "special_ids": dict(inputs.tokenizer.added),
         "pad_id": inputs.pad_id,
     }
 

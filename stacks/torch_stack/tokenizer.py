@@ -47,7 +47,8 @@ _ADDED_KEYS = {"id", "content", "single_word", "lstrip", "rstrip", "normalized",
 class TokenizerFile:
     """A tokenizer that S-05 covers.
 
-    `added` maps the content of each added token to its id, `vocab` holds every other token.
+    `added` maps the content of each added token to its id, `vocab` is that of the model. The
+    same string may be in both with two ids: typed whole it is the one, merged it is the other.
     """
 
     path: Path
@@ -88,16 +89,14 @@ def load_tokenizer(path: Path) -> TokenizerFile:
     except (ValueError, RecursionError) as error:
         raise BadInput(f"S-05: the tokenizer {path} is not JSON; use a tokenizer.json") from error
     _check_document(document, path)
-    model, added_tokens = document["model"], document["added_tokens"]
-    added = {token["content"]: token["id"] for token in added_tokens}
-    plain = {token: number for token, number in model["vocab"].items() if token not in added}
+    added = {token["content"]: token["id"] for token in document["added_tokens"]}
     return TokenizerFile(
         path=path,
         source=source,
         sha256=hashlib.sha256(source).hexdigest(),
         engine=_build_engine(document, added, path),
         added=added,
-        vocab=plain,
+        vocab=document["model"]["vocab"],
     )
 
 
@@ -105,30 +104,32 @@ def _build_engine(document: dict[str, Any], added: dict[str, int], path: Path) -
     from tokenizers import Tokenizer
 
     # The engine gives an added token that its vocabulary lacks the next free id, whatever id the
-    # file states; and it looks for tokens that are not `normalized` first, so that a longer one
-    # that is would lose. Both are put right here: without a normalizer the flag says nothing.
+    # file states; it looks for tokens that are not `normalized` first, so that a longer one that
+    # is would lose; and it knows no default for a ByteLevel's flags. All three are put right here.
+    pre = document["pre_tokenizer"]
     plain = {
         **document,
         "post_processor": None,
         "truncation": None,
         "padding": None,
         "decoder": None,
-        "model": {**document["model"], "vocab": {**document["model"]["vocab"], **added}},
+        "pre_tokenizer": _with_flags(pre)
+        if pre["type"] == "ByteLevel"
+        else {**pre, "pretokenizers": [_with_flags(stage) for stage in pre["pretokenizers"]]},
+        "model": {**document["model"], "vocab": {**added, **document["model"]["vocab"]}},
         "added_tokens": [{**token, "normalized": False} for token in document["added_tokens"]],
     }
     try:
-        engine = Tokenizer.from_str(json.dumps(plain))
+        return Tokenizer.from_str(json.dumps(plain))
     except Exception as error:  # the engine raises bare Exception
         raise BadInput(
             f"S-05: the tokenizer engine refuses {path} (model or pre_tokenizer): {error}; mend it"
         ) from error
-    for content, number in added.items():
-        if engine.token_to_id(content) != number:
-            raise BadInput(
-                f"S-05: {path} added_tokens: {content!r} has the id {number}, but the engine gives "
-                f"{engine.token_to_id(content)}; make the ids agree"
-            )
-    return engine
+
+
+def _with_flags(stage: dict[str, Any]) -> dict[str, Any]:
+    flags = {"use_regex": True, "trim_offsets": False} if stage["type"] == "ByteLevel" else {}
+    return flags | stage
 
 
 def _check_document(document: object, path: Path) -> None:
@@ -218,7 +219,6 @@ def _check_added(added: Any, vocab: Mapping[str, int], demand: Any) -> None:
         demand(_is_id(token.get("id")), f"{key} id", "an id")
         owner = owners.setdefault(token["id"], content)
         demand(owner == content, f"{key} id", "its own")
-        demand(vocab.get(content, token["id"]) == token["id"], f"{key} id", "that of model.vocab")
         for flag in ("lstrip", "rstrip", "single_word"):
             demand(token.get(flag) is False, f"{key} {flag}", "false")
         for flag in ("special", "normalized"):

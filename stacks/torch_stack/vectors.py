@@ -251,10 +251,10 @@ def _adamw(case: Case) -> dict[str, object]:
     parameters = {name: nn.Parameter(one) for name, one in case.tensors(case["params"]).items()}
     settings = Optimizer(
         learning_rate=0.0,
-        beta1=case["beta1"],
-        beta2=case["beta2"],
-        epsilon=case["epsilon"],
-        weight_decay=case["weight_decay"],
+        beta1=float(case["beta1"]),
+        beta2=float(case["beta2"]),
+        epsilon=float(case["epsilon"]),
+        weight_decay=float(case["weight_decay"]),
         decay=case["decay"],
         frozen=tuple(case["frozen"]),
         clip_norm="off",

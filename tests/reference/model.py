@@ -22,8 +22,9 @@ Bools = npt.NDArray[np.bool_]
 def linear(x: Floats, params: Tensors, name: str) -> Floats:
     """x Wᵀ + b, with the bias where there is one."""
     y: Floats = x @ params[f"{name}.weight"].T
-    bias = params.get(f"{name}.bias")
-    return y if bias is None else np.asarray(y + bias)
+    if f"{name}.bias" in params:
+        y += params[f"{name}.bias"]
+    return y
 
 
 def linear_back(dy: Floats, x: Floats, params: Tensors, grads: Tensors, name: str) -> Floats:
@@ -41,7 +42,8 @@ def rms(x: Floats, weight: Floats, epsilon: float) -> tuple[Floats, Floats, Floa
     mean = np.mean(x * x, axis=-1, keepdims=True)
     inverse = 1 / np.sqrt(mean + x.dtype.type(epsilon))
     normal = x * inverse
-    return weight * normal, normal, inverse
+    scaled: Floats = weight * normal
+    return scaled, normal, inverse
 
 
 def rms_back(
@@ -50,7 +52,8 @@ def rms_back(
     """Adds to the gradient of the weight; the gradient of x."""
     grads[name] += (dy * normal).reshape(-1, dy.shape[-1]).sum(axis=0)
     dn = dy * params[name]
-    return inverse * (dn - normal * np.mean(dn * normal, axis=-1, keepdims=True))
+    dx: Floats = inverse * (dn - normal * np.mean(dn * normal, axis=-1, keepdims=True))
+    return dx
 
 
 def rope_angles(positions: Ints, config: ModelConfig, like: Floats) -> tuple[Floats, Floats]:
@@ -188,11 +191,11 @@ class Model:
         dmixed = heads(dmixed, self.config.head_width)  # (B, H, T, K)
         dv = s["probs"].swapaxes(-1, -2) @ dmixed
         dprobs = dmixed @ s["v"].swapaxes(-1, -2)
-        inner = np.sum(dprobs * s["probs"], axis=-1, keepdims=True)
+        inner: Floats = np.sum(dprobs * s["probs"], axis=-1, keepdims=True)
         dscores = s["probs"] * (dprobs - inner) * self.scale
         dq, dk = dscores @ s["k"], dscores.swapaxes(-1, -2) @ s["q"]
         dk, dv = self.ungroup(dk), self.ungroup(dv)
-        dq, dk = rotate(dq, self.cos, -self.sin), rotate(dk, self.cos, -self.sin)
+        dq, dk = (rotate(x, self.cos, -self.sin) for x in (dq, dk))
         da: Floats = np.zeros_like(s["a"])
         for p, d in (("q", dq), ("k", dk), ("v", dv)):
             name = f"{at}self_attn.{p}_proj"

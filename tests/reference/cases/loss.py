@@ -142,9 +142,9 @@ CLAUSE = Clause(
     clause="S-14",
     note=(
         "One log-sum-exp and a short sum: 2e-14 is a hundred units in the last place. A confident"
-        " position loses digits in p - 1, hence its atol of 1e-16 (half a unit of 1, over n). Gradients"
-        " of a model are sums that cancel: float64 arithmetic uses at most a fifth of rtol 1e-12 and"
-        " atol 1e-14, and of rtol 1e-11 with atol 1e-13 where logits are large."
+        " position loses digits in p - 1, hence its atol of 1e-16 (half a unit of 1, over n)."
+        " Gradients of a model are sums that cancel: float64 arithmetic uses at most a fifth of"
+        " rtol 1e-12 with atol 1e-14, and of rtol 1e-11 with atol 1e-13 where logits are large."
     ),
     cases=CASES + GRADIENTS,
 )

@@ -122,7 +122,9 @@ VALID: dict[str, dict[str, Any]] = {
     "shared": tokenizer(SHARED, CHATML),
     "pairs": tokenizer(PAIRS, CHATML),
     "pairs-no-use-regex-key": tokenizer(
-        PAIRS, CHATML, pre={"type": "ByteLevel", "add_prefix_space": False}
+        PAIRS,
+        CHATML,
+        pre={"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True},
     ),
     "pairs-bare": tokenizer(PAIRS, [], pre=BARE),
     "pairs-digits": tokenizer(

@@ -41,8 +41,8 @@ def run_legs(
         try:
             for leg in legs:
                 running.append(_Process(leg))
-            if on_start is not None:
-                on_start({process.leg.name: process.popen.pid for process in running})
+                if on_start is not None:
+                    on_start({process.leg.name: process.popen.pid for process in running})
             _watch(running, limits, on_progress)
         finally:
             # Also the way out of an interrupt; a second one cuts the wait short.

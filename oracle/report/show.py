@@ -200,7 +200,7 @@ def _print_example(found: Example, names: Sequence[str], *, reveal: bool, consol
         if piece.op == "equal":
             continue
         (i, j), (k, l) = piece.a, piece.b
-        shown = f"  {piece.text_a!s} | {piece.text_b!s}" if reveal else ""
+        shown = f": «{piece.text_a}» against «{piece.text_b}»" if reveal else ""
         _put(console, f"  text {OPS[piece.op]} characters {i}–{j} against {k}–{l}{shown}")
     rows = [("", names[0], "", names[1])]
     rows += [_cell_row(cell) for cell in found.cells[:MAX_ROWS]]

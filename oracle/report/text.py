@@ -125,7 +125,7 @@ def status_line(verdict: Verdict) -> str:
     parts = [str(config["name"])]
     if config["precision"]:
         parts.append(str(config["precision"]))
-    parts.append(f"{summary['num_steps']} steps, {summary['num_examples']} examples")
+    parts.append(f"{summary['num_steps']:,} steps, {summary['num_examples']:,} examples")
     if summary["max_relative_loss_difference"] is not None:
         parts.append(f"loss within {short(summary['max_relative_loss_difference'])}")
     parts.append(verdict.purpose if verdict.purpose == "cross" else "self (passes no gate)")

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from oracle.contract import Consequence, Divergence, Verdict
 
-POSITION_NOUNS = {"text": "character", "ids": "token", "mask": "token", "order": "place"}
+POSITION_NOUNS = {"ids": "token", "mask": "token", "order": "place"}
 STATUS_WORDS = {
     "agree": "agrees",
     "diverged": "diverged",
@@ -112,4 +112,5 @@ def next_command(verdict: Verdict) -> str:
     first = verdict.first
     assert first is not None, "nothing parted, so there is nothing to show"
     step = "" if first.step is None else f" --step {first.step}"
-    return f"oracle show {visible(verdict.run or 'RUN')}{step} --phase {first.phase}"
+    run = (verdict.run or "RUN").rpartition("-")[2]  # `oracle show` takes the end of an id
+    return f"oracle show {visible(run)}{step} --phase {first.phase}"

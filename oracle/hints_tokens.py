@@ -202,7 +202,10 @@ def _cut_other_side(x: Side, y: Side) -> str | None:
     size, lost = len(x.ids), x.num_before - len(x.ids)
     if size != len(y.ids) or lost <= 0 or x.num_before != y.num_before:
         return None
-    if lost >= size or np.array_equal(x.ids[lost:], y.ids[: size - lost]):
+    if lost >= size:  # two ends without an overlap
+        ends = x.ids[0] == y.ids[0] or x.ids[-1] == y.ids[-1]
+        return None if ends else "the legs keep different ends: one cuts on the other side"
+    if np.array_equal(x.ids[lost:], y.ids[: size - lost]):
         return f"{y.name} cuts on the left, {x.name} on the right: cut on the other side"
     return None
 

@@ -23,7 +23,7 @@ from oracle.runs import Mode, Run, create_run, open_run, refuse_running
 from oracle.stacks import Stack, load_stacks, pick_stacks
 from oracle.trace import Trace, read_trace
 
-BAD_INPUT = 2  # exit code of a leg (S-26): resuming meets the same input
+BAD_INPUT = 2  # exit code of a leg (S-26)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -102,6 +102,7 @@ def judge_run(run: Run, ends: tuple[LegEnd, ...], judging: Judging) -> Judged:
     names = _pair(run)
     a, b = (traces[name] for name in names)
     if a is None or b is None:
+        run = run.updated(status="failed")
         verdict = _unjudged(run, ends, errors, (a, b))
     else:
         floor, why_none = _floor(judging.floor, run, (a, b))
@@ -133,7 +134,8 @@ def _unjudged(
     # The leg that failed by itself comes first; the one that was stopped for it is no reason.
     stopped = {end.name for end in ends if end.stopped_for is not None}
     culprits = [name for name in names if errors[name] is not None and name not in stopped]
-    resumable = not any(end.return_code == BAD_INPUT for end in ends)
+    # A leg that refused its input will refuse it again, and one that ended well has no state left.
+    resumable = all(end.return_code not in (0, BAD_INPUT) for end in ends if end.name in culprits)
     return error_verdict(
         reasons=[f"leg {name}: {errors[name]}" for name in culprits],
         names=names,
@@ -226,10 +228,11 @@ def _stack_names(run: Run) -> tuple[str, str]:
 
 def _floor(choice: str, run: Run, traces: tuple[Trace, Trace]) -> tuple[Path | None, str | None]:
     """Return the floor file of a run and, when none holds, why."""
-    if choice == "none" or run.manifest.mode == "render":
-        return None, None  # a render has no numeric phase
-    if choice != "auto":
+    if choice not in ("auto", "none"):
         return Path(choice), None
+    # A render has no numeric phase, and a self run without a floor must be bit-identical.
+    if choice == "none" or run.manifest.mode == "render" or run.manifest.purpose == "self":
+        return None, None
     from oracle.floor import find_floor, leg_provenance
 
     legs = {t.header["provenance"]["stack"]: leg_provenance(t.header) for t in traces}

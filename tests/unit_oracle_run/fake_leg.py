@@ -196,13 +196,24 @@ def misbehave(options: Options, t: int) -> None:
         time.sleep(0.5)
     if t != 1:
         return
-    if behaviour in ("crash", "leftover"):
+    if behaviour == "crash":
+        wait_for_the_other(options)
         print("Traceback: patient Smith said", file=sys.stderr)
         sys.exit(1)
     if behaviour == "killed" or (behaviour == "killed-once" and not options.resume):
         os.kill(os.getpid(), signal.SIGKILL)
     if behaviour in ("hang", "stubborn"):
         time.sleep(600)
+
+
+def wait_for_the_other(options: Options) -> None:
+    """Until the other leg has made a step: a leg that is still starting cannot end in order."""
+    deadline = time.monotonic() + 10.0
+    while time.monotonic() < deadline:
+        others = set(options.out.parent.glob("*/steps.jsonl")) - {options.out / "steps.jsonl"}
+        if any(path.stat().st_size for path in others):
+            return
+        time.sleep(0.02)
 
 
 def train(options: Options) -> int:

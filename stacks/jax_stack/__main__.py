@@ -56,7 +56,8 @@ def _open_directory(out: Path, resume: bool) -> None:
         out.mkdir(parents=True, exist_ok=True)
         if any(out.iterdir()) and not resume:
             raise BadInput(
-                f"{out}: --out must be empty (S-26); name another directory, or resume the leg with --resume"
+                f"{out}: --out must be empty (S-26); name another directory, or resume the leg "
+                "with --resume"
             )
         out.chmod(0o700)
     except OSError as error:
@@ -105,7 +106,7 @@ def _guard(run: object, out: Path | None, nonce: str) -> int:
         return 0
     except StackError as error:
         kind, code, sentence = error.kind, error.exit_code, " ".join(str(error).split())
-    except Exception as error:  # the text of a foreign exception may quote data: it is not shown
+    except Exception as error:  # noqa: BLE001 - the text of a foreign exception may quote data: it is not shown
         last = traceback.extract_tb(error.__traceback__)[-1]
         place = f"{Path(last.filename).name}:{last.lineno}"
         kind, code = "failed", 1

@@ -37,7 +37,7 @@ def attend_fused(
 ) -> Float[Array, "B T H K"]:
     """The same, a block of keys at a time, with a running maximum and a running sum per query.
 
-    jax.nn.dot_product_attention would not do: it computes the scores in float32 whatever the inputs.
+    jax.nn.dot_product_attention would not do: its scores are float32 whatever the inputs.
     """
     q_grouped = _group(q, k.shape[2])  # (B, T, G, R, K)
     num_blocks = -(-k.shape[1] // KEY_BLOCK)

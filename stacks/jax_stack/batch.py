@@ -191,7 +191,7 @@ class TrainingData:
 
 
 def eval_batches(examples: Sequence[Tokens], layout: RowLayout) -> Iterator[Batch]:
-    """Unpacked batches of B rows in file order, each with a T of its own, arrays (1, B, T) (S-20)."""
+    """Unpacked batches (1, B, T) in file order, each with a T of its own (S-20)."""
     for start in range(0, len(examples), layout.rows_per_step):
         yield make_batch(
             [[tokens] for tokens in examples[start : start + layout.rows_per_step]], layout

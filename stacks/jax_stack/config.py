@@ -62,6 +62,8 @@ class Paths:
 
 @dataclass(frozen=True, kw_only=True)
 class DataConfig:
+    """Data, template, tokenizer, and how examples become batches."""
+
     train: Annotated[tuple[Text, ...], Paths()]
     eval: Annotated[tuple[Text, ...], Paths()]
     edge: Annotated[tuple[Text, ...], Paths()]
@@ -80,12 +82,16 @@ class DataConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class ModelConfig:
+    """Which model, and which implementation of attention."""
+
     checkpoint: Text
     attention: Literal["eager", "fused"]
 
 
 @dataclass(frozen=True, kw_only=True)
 class TrainConfig:
+    """Precision and amount of work."""
+
     precision: Literal["float64", "float32"]
     num_steps: Positive
     micro_batch_size: Positive  # rows
@@ -94,6 +100,8 @@ class TrainConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class OptimizerConfig:
+    """AdamW and clipping."""
+
     learning_rate: NonNegative
     beta1: Beta
     beta2: Beta
@@ -106,6 +114,8 @@ class OptimizerConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class ScheduleConfig:
+    """The learning rate over the run."""
+
     kind: Literal["constant", "linear", "cosine"]
     warmup_steps: Count
     min_ratio: Ratio
@@ -113,22 +123,30 @@ class ScheduleConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class EvalConfig:
+    """When and on how much to evaluate."""
+
     every_steps: Count  # 0: never
     num_examples: Positive
 
 
 @dataclass(frozen=True, kw_only=True)
 class SnapshotConfig:
+    """When to write snapshots."""
+
     every_steps: Count  # 0: never
 
 
 @dataclass(frozen=True, kw_only=True)
 class TraceConfig:
+    """When to record tensor statistics."""
+
     tensors_every: Count  # steps; 0: never
 
 
 @dataclass(frozen=True, kw_only=True)
 class RuntimeConfig:
+    """Where and how to compute."""
+
     device: Literal["cpu", "cuda"]
     threads: Positive
     compile: bool
@@ -136,6 +154,8 @@ class RuntimeConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class RunConfig:
+    """A whole run."""
+
     contract: Literal["1"]
     name: Annotated[str, Pattern(regex=r"[a-z0-9][a-z0-9-]{0,63}")]
     seed: Count
@@ -230,7 +250,8 @@ def _convert_table(value: Any, record: Any, path: str, key: str) -> Any:
     for name in names:
         if name not in value:
             raise BadInput(
-                f"{path}: `{prefix}{name}` is required and missing (S-01: nothing has a default); add it"
+                f"{path}: `{prefix}{name}` is required and missing (S-01: nothing has a "
+                "default); add it"
             )
     hints = get_type_hints(record, include_extras=True)
     return record(

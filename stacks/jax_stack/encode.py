@@ -1,14 +1,14 @@
 """Text to ids and ranges of characters with byte-level BPE (S-05, S-06).
 
-An own encoder: ranks belong to pairs of neighbours, not to the token that a pair makes, so an engine that
-ranks results (as tiktoken's does) may differ where several merges give one token.
+An own encoder: ranks belong to pairs of neighbours, not to the token that a pair makes, so an
+engine that ranks results (as tiktoken's does) may differ where several merges give one token.
 """
 
 import heapq
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import accumulate
+from itertools import accumulate, pairwise
 
 from .errors import BadInput
 from .tokenizer import TokenizerFile
@@ -35,7 +35,7 @@ ALPHABET = _byte_alphabet()
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Encoding:
-    """Token i is `ids[i]` and covers the characters `starts[i]` to `ends[i]`, half-open and untrimmed."""
+    """Token i is `ids[i]` and covers the characters `starts[i]` to `ends[i]`, half-open."""
 
     ids: list[int]
     starts: list[int]
@@ -123,7 +123,7 @@ class Encoder:
 
 
 def _character_ranges(piece: str, lengths_bytes: list[int]) -> tuple[list[int], list[int]]:
-    """For tokens of these lengths: the smallest range of characters that holds the bytes of each."""
+    """The smallest range of characters that holds the bytes of each token."""
     ends_bytes = list(accumulate(lengths_bytes))
     if piece.isascii():
         return [0, *ends_bytes[:-1]], ends_bytes
@@ -135,7 +135,7 @@ def _character_ranges(piece: str, lengths_bytes: list[int]) -> tuple[list[int], 
 
 
 def merge(symbols: list[str], ranks: dict[tuple[str, str], int]) -> list[str]:
-    """Joins neighbours, lowest rank first, leftmost among equals, until no pair has a rank (S-05, step 3).
+    """Joins neighbours, lowest rank first, leftmost among equals (S-05, step 3).
 
     A heap of pairs over a linked list: n log n for a piece of n bytes.
     """
@@ -143,7 +143,7 @@ def merge(symbols: list[str], ranks: dict[tuple[str, str], int]) -> list[str]:
     previous = list(range(-1, len(symbols) - 1))
     heap = [
         (rank, i, left, right)
-        for i, (left, right) in enumerate(zip(symbols, symbols[1:], strict=False))
+        for i, (left, right) in enumerate(pairwise(symbols))
         if (rank := ranks.get((left, right))) is not None
     ]
     heapq.heapify(heap)

@@ -5,7 +5,7 @@ Errors name the file and the 1-based line, never the content.
 
 import hashlib
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -51,20 +51,22 @@ class ConversationReader:
             yield from self._read_file(path)
 
     def _read_file(self, path: Path) -> Iterator[Example]:
-        digest = hashlib.sha256()
         try:
             with path.open("rb") as file:
-                for number, line in enumerate(
-                    file, start=1
-                ):  # binary lines end at LF and nothing else
-                    digest.update(line)
-                    example = parse_line(line.removesuffix(b"\n"), str(path), number)
-                    self._register(example)
-                    yield example
+                yield from self.read_lines(file, str(path))
         except OSError as error:
             raise BadInput(
                 f"{path}: the data file cannot be read ({error.strerror}); check the config"
             ) from error
+
+    def read_lines(self, lines: Iterable[bytes], name: str) -> Iterator[Example]:
+        """The examples of one file; a binary file's lines end at LF and at nothing else."""
+        digest = hashlib.sha256()
+        for number, line in enumerate(lines, start=1):
+            digest.update(line)
+            example = parse_line(line.removesuffix(b"\n"), name, number)
+            self._register(example)
+            yield example
         self.hashes.append(digest.hexdigest())
 
     def _register(self, example: Example) -> None:
@@ -72,7 +74,8 @@ class ConversationReader:
         first = self.places.setdefault(example.id, place)
         if first is not place:
             raise BadInput(
-                f"{place}: an id is unique over all splits (S-02), but {first} has the same; rename one"
+                f"{place}: an id is unique over all splits (S-02), but {first} has the same; "
+                "rename one"
             )
 
 

@@ -69,7 +69,7 @@ def data_facts(config: LoadedConfig, inputs: LoadedInputs, splits: Splits) -> di
 
 
 def code_sha256(package: Path) -> str:
-    """Hash of the package's code: path, 0x00, bytes, 0x00 of each module, by ascending POSIX path."""
+    """Hash of the package's code: path, 0x00, bytes, 0x00 of each module by ascending path."""
     digest = hashlib.sha256()
     for path in sorted(
         package.rglob("*.py"), key=lambda path: path.relative_to(package).as_posix()

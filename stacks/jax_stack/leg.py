@@ -1,4 +1,4 @@
-"""What the loop of a training leg needs, built from the inputs, and the facts read back from it (S-13, S-25)."""
+"""What the loop of a training leg needs, and the facts read back from it (S-13, S-25)."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -44,6 +44,7 @@ class Leg:
 
     @property
     def run(self) -> RunConfig:
+        """The run config."""
         return self.config.run
 
     def parameters(self) -> Params:
@@ -59,8 +60,8 @@ def check_vocabulary(inputs: LoadedInputs, checkpoint: Checkpoint) -> None:
     )
     if highest >= size:
         raise BadInput(
-            f"every id is below the model's vocab_size (S-05), but the tokenizer can produce {highest} "
-            f"and vocab_size is {size}; use the tokenizer of the checkpoint"
+            "every id is below the model's vocab_size (S-05), but the tokenizer can produce "
+            f"{highest} and vocab_size is {size}; use the tokenizer of the checkpoint"
         )
 
 
@@ -138,7 +139,7 @@ def _training_data(run: RunConfig, pad_id: int, examples: list[Tokens]) -> Train
 
 
 def leg_facts(leg: Leg, arrays: StepArrays) -> dict[str, Any]:
-    """The facts that only a training leg has, read from the module, the optimizer and the compiled step."""
+    """The facts of a training leg, read from the module, the optimizer and the compiled step."""
     params, trainer = leg.parameters(), leg.trainer
     moments = adam_state(leg.state.optimizer).mu
     optimizer = trainer.optimizer

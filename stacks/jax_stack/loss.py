@@ -13,17 +13,16 @@ from .batch import IGNORED
 def sum_of_nll(logits: Float[Array, "B T V"], labels: Int[Array, "B T"]) -> Float[Array, ""]:
     """Sum over all targets of -log softmax(logits[t-1])[labels[t]], in the dtype of the logits.
 
-    The labels are moved instead of the logits, and the target's logit is picked by comparison: its gradient
-    is a select, where that of a gather would be a scatter into V zeros per position. The sum is accumulated
-    in float64 and rounded once (S-19 allows wider accumulation).
+    The labels are moved to the logits that predict them, for moving the logits would copy V numbers
+    a position. The sum is accumulated in float64 and rounded once (S-19 allows wider accumulation).
     """
     next_labels = jnp.concatenate([labels[:, 1:], jnp.full_like(labels[:, :1], IGNORED)], axis=1)
+    is_target = next_labels != IGNORED
     highest = lax.stop_gradient(jnp.max(logits, axis=-1, keepdims=True))
-    shifted = logits - highest
-    log_total = jnp.log(jnp.sum(jnp.exp(shifted), axis=-1))
-    vocabulary = lax.broadcasted_iota(labels.dtype, logits.shape, 2)
-    of_target = jnp.sum(jnp.where(vocabulary == next_labels[..., None], shifted, 0), axis=-1)
-    nll = jnp.where(next_labels != IGNORED, log_total - of_target, 0)
+    log_total = jnp.log(jnp.sum(jnp.exp(logits - highest), axis=-1))
+    index = jnp.where(is_target, next_labels, 0)[..., None]
+    of_target = jnp.take_along_axis(logits, index, axis=-1)[..., 0]
+    nll = jnp.where(is_target, log_total - (of_target - highest[..., 0]), 0)
     return jnp.sum(nll, dtype=jnp.float64).astype(logits.dtype)
 
 

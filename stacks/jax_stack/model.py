@@ -1,7 +1,7 @@
 """The Llama-family decoder as Flax modules under Hugging Face names (S-12).
 
-    B rows, T positions, D width, H query heads, G key/value heads, K head width, F feed-forward width,
-    V vocabulary. A weight has the shape (out, in) of the checkpoint.
+    B rows, T positions, D width, H query heads, G key/value heads, K head width, F feed-forward
+    width, V vocabulary. A weight has the shape (out, in) of the checkpoint.
 
 A module is made abstract (`abstract_model`), its parameters are read off it by name, and
 `forward` puts arrays in their place: what the step computes with is what the module declares.
@@ -35,6 +35,7 @@ class Linear(nnx.Module):
             self.bias = _empty(out_features)
 
     def __call__(self, x: Float[Array, "*B in"]) -> Float[Array, "*B out"]:
+        """Applies the module."""
         y = jnp.einsum("...i,oi->...o", x, self.weight[...], precision=HIGHEST)
         return y + self.bias[...] if hasattr(self, "bias") else y
 
@@ -46,6 +47,7 @@ class Embedding(nnx.Module):
         self.weight = _empty(num_rows, features)
 
     def __call__(self, ids: Int[Array, "B T"]) -> Float[Array, "B T D"]:
+        """Applies the module."""
         return self.weight[...][ids]
 
 
@@ -57,6 +59,7 @@ class RMSNorm(nnx.Module):
         self.epsilon = epsilon
 
     def __call__(self, x: Float[Array, "*B D"]) -> Float[Array, "*B D"]:
+        """Applies the module."""
         mean_square = jnp.mean(jnp.square(x), axis=-1, keepdims=True)
         return self.weight[...] * (x / jnp.sqrt(mean_square + self.epsilon))
 
@@ -72,6 +75,7 @@ class Attention(nnx.Module):
         self.head_dim = a.head_dim
 
     def __call__(self, x: Float[Array, "B T D"], context: "Context") -> Float[Array, "B T D"]:
+        """Applies the module."""
         q, k, v = (
             self._heads(projection(x)) for projection in (self.q_proj, self.k_proj, self.v_proj)
         )
@@ -92,6 +96,7 @@ class FeedForward(nnx.Module):
         self.down_proj = Linear(a.intermediate_size, a.hidden_size, bias=False)
 
     def __call__(self, x: Float[Array, "B T D"]) -> Float[Array, "B T D"]:
+        """Applies the module."""
         gate = self.gate_proj(x)
         return self.down_proj(gate * jax.nn.sigmoid(gate) * self.up_proj(x))
 
@@ -106,6 +111,7 @@ class Layer(nnx.Module):
         self.mlp = FeedForward(a)
 
     def __call__(self, x: Float[Array, "B T D"], context: "Context") -> Float[Array, "B T D"]:
+        """Applies the module."""
         h = x + self.self_attn(self.input_layernorm(x), context)
         return h + self.mlp(self.post_attention_layernorm(h))
 
@@ -119,6 +125,7 @@ class Decoder(nnx.Module):
         self.norm = RMSNorm(a.hidden_size, a.rms_norm_eps)
 
     def __call__(self, input_ids: Int[Array, "B T"], context: "Context") -> Float[Array, "B T D"]:
+        """Applies the module."""
         h = self.embed_tokens(input_ids)
         for layer in self.layers:
             h = layer(h, context)
@@ -149,7 +156,7 @@ class LanguageModel(nnx.Module):
 
 @dataclass(frozen=True, kw_only=True)
 class Context:
-    """What all layers share: rotary tables, which keys a query may see, the implementation of attention."""
+    """What all layers share; `allowed[b, i, j]`: position i sees j."""
 
     cos: Float[Array, "B T half"]
     sin: Float[Array, "B T half"]
@@ -164,7 +171,7 @@ def make_context(
     attention: str,
     dtype: jnp.dtype,
 ) -> Context:
-    """Rotary tables, computed in float64 and rounded once, and the causal mask within segments (S-12)."""
+    """Rotary tables, from float64 rounded once, and the causal mask in segments (S-12)."""
     theta = a.rope_base ** (-2 * np.arange(a.head_dim // 2, dtype=np.float64) / a.head_dim)
     angles = positions[..., None].astype(jnp.float64) * theta
     length = segments.shape[1]

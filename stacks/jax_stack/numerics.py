@@ -1,4 +1,4 @@
-"""Norms, statistics and hashes of tensors; a guard against narrow dtypes (S-15, S-19, S-21, S-22)."""
+"""Norms, statistics, hashes of tensors; a guard on dtypes (S-15, S-19, S-21, S-22)."""
 
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping
@@ -15,9 +15,10 @@ NUM_BUCKETS = 64
 
 
 def global_norm(tensors: Iterable[Float[Array, "..."]]) -> Float[Array, ""]:
-    """sqrt(sum of squares of all entries), float64, relative error under 1e-7 in every precision (S-15).
+    """sqrt(sum of squares of all entries), in float64 whatever the precision (S-15).
 
-    Entries are scaled by a power of two first, which is exact, so that no square overflows or vanishes.
+    Entries are scaled by a power of two first, which is exact, so that no square overflows or
+    vanishes.
     """
     wide = [tensor.astype(jnp.float64) for tensor in tensors if tensor.size]
     if not wide:
@@ -80,14 +81,14 @@ def _summarise_all(tensors: dict[str, Array], keys: dict[str, Array]) -> dict[st
 
 @jax.jit
 def difference(after: dict[str, Array], before: dict[str, Array]) -> dict[str, Array]:
-    """after - before, in float64: exact for float32 tensors up to one rounding (S-21, kind update)."""
+    """after - before, in float64 whatever the precision (S-21, kind update)."""
     return {
         name: after[name].astype(jnp.float64) - before[name].astype(jnp.float64) for name in after
     }
 
 
 def statistics(tensors: Mapping[str, Array]) -> dict[str, Statistics]:
-    """Name -> statistics of each tensor, in one compiled function of its own: the step's bits are not its concern."""
+    """Name -> statistics, by a compiled function of its own: it cannot change the step's bits."""
     keys = {name: jnp.asarray(sketch_key(name), jnp.uint32) for name in tensors}
     summaries = jax.device_get(_summarise_all(dict(tensors), keys))
     return {name: _unpack(np.asarray(summary)) for name, summary in summaries.items()}
@@ -104,7 +105,7 @@ def tensor_sha256(values: np.ndarray) -> str:
 
 
 def tensors_sha256(tensors: Mapping[str, np.ndarray]) -> str:
-    """Hash of a set of tensors: name, 0x00, values, names in ascending order of their UTF-8 bytes (S-22)."""
+    """Hash of a set: name, 0x00, values, by ascending UTF-8 bytes of the names (S-22)."""
     digest = hashlib.sha256()
     for name in sorted(tensors, key=str.encode):
         digest.update(name.encode() + b"\0")
@@ -127,9 +128,13 @@ def floating_dtypes(jaxpr: core.Jaxpr) -> set[str]:
 
 
 def narrower_than(precision: str, jaxpr: core.Jaxpr) -> list[str]:
-    """The floating dtypes of a jaxpr that are narrower than `precision`, sorted; S-19 wants none."""
-    width = jnp.finfo(precision).bits
-    return sorted(name for name in floating_dtypes(jaxpr) if jnp.finfo(name).bits < width)
+    """The floating dtypes of a jaxpr narrower than `precision`, sorted; S-19 wants none."""
+    width = _bits(precision)
+    return sorted(name for name in floating_dtypes(jaxpr) if _bits(name) < width)
+
+
+def _bits(dtype: str) -> int:
+    return jnp.dtype(dtype).itemsize * 8
 
 
 def _with_nested(jaxpr: core.Jaxpr) -> Iterator[core.Jaxpr]:
@@ -137,7 +142,7 @@ def _with_nested(jaxpr: core.Jaxpr) -> Iterator[core.Jaxpr]:
     for equation in jaxpr.eqns:
         for value in jax.tree.leaves(equation.params, is_leaf=_is_jaxpr):
             if _is_jaxpr(value):
-                yield from _with_nested(getattr(value, "jaxpr", value))
+                yield from _with_nested(value if isinstance(value, core.Jaxpr) else value.jaxpr)
 
 
 def _is_jaxpr(value: Any) -> bool:

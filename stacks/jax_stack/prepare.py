@@ -85,7 +85,8 @@ def load_inputs(config: LoadedConfig) -> LoadedInputs:
     """Reads the template and the tokenizer that the config names (S-03, S-05).
 
     Raises:
-        BadInput: one of them is refused, or bos_token, eos_token or pad_token is not a token (S-01).
+        BadInput: one of them is refused, or bos_token, eos_token or pad_token is not a token
+        (S-01).
     """
     data = config.run.data
     path = config.resolve(data.template)

@@ -1,7 +1,8 @@
 """Conversations to text and spans with minijinja (S-03, S-04).
 
-A generation block is a `filter mark` block (template.py) whose output stands between U+FDD0 and U+FDD1;
-S-02 keeps both out of contents. The spans are what stands between them, and they are taken out again.
+A generation block is a `filter mark` block (template.py) whose output stands between U+FDD0 and
+U+FDD1; S-02 keeps both out of contents. The spans are what stands between them, and they are taken
+out again.
 """
 
 import html
@@ -22,8 +23,8 @@ Span = tuple[int, int]  # characters, half-open
 START, END = MARKERS
 _MARKER = re.compile(f"[{START}{END}]")
 
-# Python's white space has four characters that the engine's strip(), split() and trim do not know. They are
-# replaced by these, which both know, for as long as a render takes.
+# Python's white space has four characters that the engine's strip(), split() and trim do not know.
+# They are replaced by these, which both know, for as long as a render takes.
 _SEPARATORS = "\x1c\x1d\x1e\x1f"
 _STAND_INS = "\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u205f\u3000\u1680"
 _TRIMS = re.compile(r"\b(strip|lstrip|rstrip|split|trim|isspace)\b")
@@ -87,12 +88,12 @@ class Renderer:
         """
         stand_ins = self._stand_ins(messages, where)
         if stand_ins:
-            table = str.maketrans(dict(stand_ins))
+            table = {ord(here): there for here, there in stand_ins}
             messages = [m | {"content": m["content"].translate(table)} for m in messages]
         self._num_marked = 0
         marked = self._run(messages, where)
         if stand_ins:
-            marked = marked.translate(str.maketrans({there: here for here, there in stand_ins}))
+            marked = marked.translate({ord(there): here for here, there in stand_ins})
         return self._take_out_markers(marked, where)
 
     def _run(self, messages: Messages, where: str) -> str:
@@ -102,7 +103,8 @@ class Renderer:
             )
         except _RaisedByTemplate:
             raise BadInput(
-                f"{where}: the template {self._name} refuses the conversation (S-03: raise_exception)"
+                f"{where}: the template {self._name} refuses the conversation (S-03: "
+                "raise_exception)"
             ) from None
         except minijinja.TemplateError as error:
             reason = f"{error.kind} at line {error.line} of the template"
@@ -126,7 +128,8 @@ class Renderer:
         contents = "".join(message["content"] for message in messages)
         if self._splits_lines and _LINE_ENDS.search(contents):
             raise BadInput(
-                f"{where}: the template {self._name} splits lines, and the conversation has line ends other than LF, "
+                f"{where}: the template {self._name} splits lines, and the conversation has line "
+                "ends other than LF, "
                 "which this stack's engine splits differently from Python; remove either"
             )
         used = [separator for separator in _SEPARATORS if separator in contents]
@@ -140,8 +143,10 @@ class Renderer:
         expected = [START, END] * self._num_marked
         if len(pieces) != len(expected) + 1 or _MARKER.findall(marked) != expected:
             raise BadInput(
-                f"{where}: {len(expected)} marks of generation blocks were made and {len(pieces) - 1} arrived (S-04); "
-                f"the template {self._name} must print each block where it stands, and no U+FDD0 or U+FDD1"
+                f"{where}: {len(expected)} marks of generation blocks were made and "
+                f"{len(pieces) - 1} arrived (S-04); "
+                f"the template {self._name} must print each block where it stands, and no U+FDD0 "
+                "or U+FDD1"
             )
         spans, position = [], 0
         for i, piece in enumerate(pieces):

@@ -1,7 +1,7 @@
 """Threads, devices and signals of a leg (S-19, S-26). Imported before jax, and imports it late.
 
-XLA sizes the one pool of its CPU client (threads named `tf_XLAEigen`) from NPROC when the client starts;
-newer versions read PJRT_NPROC. Flags such as --xla_cpu_multi_thread_eigen do not limit it.
+XLA sizes the one pool of its CPU client (threads named `tf_XLAEigen`) from NPROC when the client
+starts; newer versions read PJRT_NPROC. Flags such as --xla_cpu_multi_thread_eigen do not limit it.
 """
 
 import os
@@ -15,7 +15,7 @@ THREAD_VARIABLES = ("NPROC", "PJRT_NPROC", "OMP_NUM_THREADS", "OPENBLAS_NUM_THRE
 
 
 def limit_threads(num_threads: int) -> None:
-    """Sets how many threads the numeric libraries may use; without effect once they have started."""
+    """Sets how many threads the numeric libraries may use, before they have started."""
     for name in THREAD_VARIABLES:
         os.environ[name] = str(num_threads)
 
@@ -32,9 +32,13 @@ def start_jax(device: str) -> str:
         )
     import jax
 
-    jax.config.update("jax_enable_x64", True)
-    jax.config.update("jax_default_matmul_precision", "highest")
-    jax.config.update("jax_platforms", device)
+    settings = {
+        "jax_enable_x64": True,  # before the first array: float64 everywhere, or nowhere
+        "jax_default_matmul_precision": "highest",  # no TF32
+        "jax_platforms": device,
+    }
+    for name, value in settings.items():
+        jax.config.update(name, value)  # type: ignore[no-untyped-call]
     try:
         return str(jax.devices(device)[0].device_kind)
     except RuntimeError as error:

@@ -1,7 +1,7 @@
 """Reader and writer of the safetensors format (S-13, S-23).
 
 A file is 8 bytes of little-endian header length, a JSON header
-{name: {"dtype", "shape", "data_offsets": [begin, end)}, "__metadata__": {text: text}}, then the data.
+{name: {"dtype", "shape", "data_offsets": [begin, end]}, "__metadata__": {text: text}}, then data.
 """
 
 import hashlib
@@ -25,7 +25,7 @@ MAX_HEADER_BYTES = 100_000_000
 
 @dataclass(frozen=True, kw_only=True)
 class TensorFile:
-    """Tensors by name (bfloat16 widened to float32, exactly), string metadata, hash of the file's bytes."""
+    """Tensors by name (bfloat16 widened to float32), string metadata, hash of the bytes."""
 
     tensors: dict[str, np.ndarray]
     metadata: dict[str, str]
@@ -36,7 +36,7 @@ def read_tensors(path: Path) -> TensorFile:
     """Reads a whole file.
 
     Raises:
-        BadInput: the file cannot be read, is truncated, or its header is not what the format demands.
+        BadInput: the file cannot be read, is truncated, or has a malformed header.
     """
     try:
         data = path.read_bytes()
@@ -50,7 +50,8 @@ def read_tensors(path: Path) -> TensorFile:
     used = sum(tensor["data_offsets"][1] - tensor["data_offsets"][0] for tensor in header.values())
     if start + used != len(data):
         raise BadInput(
-            f"{path}: the header describes {start + used} bytes, the file has {len(data)}; fetch it again"
+            f"{path}: the header describes {start + used} bytes, the file has {len(data)}; fetch "
+            "it again"
         )
     return TensorFile(tensors=tensors, metadata=metadata, sha256=hashlib.sha256(data).hexdigest())
 
@@ -59,7 +60,8 @@ def _read_header(data: bytes, path: Path) -> tuple[dict[str, Any], int]:
     length = int.from_bytes(data[:8], "little")
     if len(data) < 8 or length > min(len(data) - 8, MAX_HEADER_BYTES):
         raise BadInput(
-            f"{path}: the header has {length} bytes, the file {len(data)}: it is truncated; fetch it again"
+            f"{path}: the header has {length} bytes, the file {len(data)}: it is truncated; "
+            "fetch it again"
         )
     try:
         header = json.loads(data[8 : 8 + length])
@@ -85,11 +87,13 @@ def _read_tensor(name: str, entry: Any, data: bytes, start: int, path: Path) -> 
         raise BadInput(f"{path}: {name} has the dtype {dtype}; S-13 allows {', '.join(ITEM_BYTES)}")
     if not inside:
         raise BadInput(
-            f"{path}: {name} ends at byte {start + end}, the file has {len(data)}: it is truncated; fetch it again"
+            f"{path}: {name} ends at byte {start + end}, the file has {len(data)}: it is "
+            "truncated; fetch it again"
         )
     if end - begin != num_bytes:
         raise BadInput(
-            f"{path}: {name} of shape {list(shape)} takes {num_bytes} bytes, its entry says {end - begin}"
+            f"{path}: {name} of shape {list(shape)} takes {num_bytes} bytes, its entry says "
+            f"{end - begin}"
         )
     values = np.frombuffer(data, dtype=DTYPES[dtype], count=math.prod(shape), offset=start + begin)
     if dtype == "BF16":  # the upper half of a float32

@@ -17,7 +17,7 @@ CONTRACT = "1"
 
 @dataclass(frozen=True, kw_only=True)
 class Snapshot:
-    """The state after `num_updates` updates; `position` is where the next step begins in the data."""
+    """The state after `num_updates` updates; the next step begins at `position` in the data."""
 
     num_updates: int
     position: Position
@@ -28,7 +28,7 @@ class Snapshot:
 
 
 def write_snapshot(folder: Path, snapshot: Snapshot) -> None:
-    """Writes `{n:08d}.safetensors`: to a temporary name, synced, renamed; then keeps the newest two."""
+    """Writes `{n:08d}.safetensors` under a temporary name, syncs, renames, keeps the newest two."""
     folder.mkdir(mode=0o700, exist_ok=True)
     tensors = {f"param/{name}": values for name, values in snapshot.params.items()}
     tensors |= {f"m/{name}": values for name, values in snapshot.m.items()}
@@ -49,7 +49,7 @@ def write_snapshot(folder: Path, snapshot: Snapshot) -> None:
 
 
 def newest_snapshot(folder: Path, config_sha256: str) -> Snapshot | None:
-    """The newest whole snapshot of the config, or None. A file that cannot be read is passed over."""
+    """The newest whole snapshot of the config, or None; what cannot be read is passed over."""
     for path in _newest_first(folder):
         try:
             snapshot = _read(path)

@@ -1,4 +1,4 @@
-"""The three splits of a run: read, prepared, recorded, and kept where they are needed (S-02 to S-07, S-24)."""
+"""The three splits of a run: read, prepared, recorded, kept where needed (S-02 to S-07, S-24)."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -39,7 +39,7 @@ def read_splits(
     """Reads every example of every split and records it.
 
     Args:
-        limits: split -> how many of its first examples are kept (None: all); a split that is not named: none.
+        limits: split -> how many of its first examples are kept (None: all, not named: none).
         check: called after every example; raises when the leg was told to stop.
 
     Raises:

@@ -1,9 +1,9 @@
-"""One training step as one compiled function with donated buffers (S-12 to S-19), and evaluation (S-20).
+"""One training step as one compiled function (S-12 to S-19), and evaluation (S-20).
 
     A micro-batches, B rows, T positions
 
-The step computes every scalar of a trace and returns the gradients whether or not anyone records them, so
-that a traced run and an untraced one execute the same program.
+The step computes every scalar of a trace and returns the gradients whether or not anyone records
+them, so that a traced run and an untraced one execute the same program.
 """
 
 from dataclasses import dataclass, field
@@ -115,15 +115,15 @@ class Trainer:
         updates, optimizer_state = self.optimizer.transformation.update(
             grads, state.optimizer, state.trainable, factor=factor, learning_rate=learning_rate
         )
-        trainable: Params = optax.apply_updates(state.trainable, updates)  # type: ignore[assignment]
+        trainable: Params = optax.apply_updates(state.trainable, updates)
         scalars = Scalars(loss, grad_norm, factor, global_norm((trainable | frozen).values()))
         return State(trainable, optimizer_state), grads, scalars
 
     def compiled_step(self, state: State, arrays: StepArrays) -> CompiledStep:
-        """The step for this shape of batch, compiled when it is met first; refuses a narrow dtype (S-19)."""
+        """The step for this shape of batch, compiled when the shape is met first."""
         shape = arrays.labels.shape
         if shape not in self.steps:
-            rate = jax.ShapeDtypeStruct((), jnp.float64)
+            rate = jnp.zeros((), jnp.float64)
             traced = jax.jit(self.train_step, donate_argnums=0).trace(
                 state, self.frozen, arrays, rate
             )
@@ -137,7 +137,7 @@ class Trainer:
     def run(
         self, state: State, arrays: StepArrays, learning_rate: float
     ) -> tuple[State, Params, Scalars]:
-        """Starts one update; `state` is used up. The results may still be computing when it returns."""
+        """Starts one update; `state` is used up. The device may still compute on return."""
         call = self.compiled_step(state, arrays).call
         result: tuple[State, Params, Scalars] = call(
             state, self.frozen, arrays, jnp.asarray(learning_rate, jnp.float64)

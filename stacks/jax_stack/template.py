@@ -1,7 +1,8 @@
-"""A chat template's source: its tags, what S-03 and S-04 refuse, and the marking of generation blocks.
+"""A template's source: what S-03 and S-04 refuse in it, and the marking of generation blocks.
 
-minijinja does not know `{% generation %}`. `mark_generation` rewrites the two tags to block tags that
-it does know; an expression would not do, because trim_blocks and lstrip_blocks act on block tags only:
+minijinja does not know `{% generation %}`. `mark_generation` rewrites the two tags to block tags
+that it does know; an expression would not do, because trim_blocks and lstrip_blocks act on block
+tags only:
 
     {%- generation -%} … {%+ endgeneration %}   becomes
     {%- with %}{% filter mark -%} … {%+ endfilter %}{% endwith %}
@@ -45,12 +46,12 @@ class Tag:
 
 
 def normalise_source(source: str) -> str:
-    """The source as the engine sees it: line ends as LF, as Jinja documents, and one last LF removed (S-03)."""
+    """The source with LF line ends, as Jinja documents, and without one last LF (S-03)."""
     return re.sub(r"\r\n|\r", "\n", source).removesuffix("\n")
 
 
 def tags(source: str) -> Iterator[Tag]:
-    """The block tags of a template in order; comments, raw blocks and `{{ … }}` are stepped over."""
+    """The block tags in order; comments, raw blocks and `{{ … }}` are stepped over."""
     position = 0
     while (start := _next_opening(source, position)) is not None:
         if skipped := _RAW.match(source, start) or _COMMENT.match(source, start):
@@ -105,7 +106,8 @@ def check_template(source: str, name: str, mask: str) -> None:
     """
     if re.search(r"\bstrftime_now\b", source):
         raise BadInput(
-            f"{name}: a render must not depend on the date (S-03), but the template names strftime_now"
+            f"{name}: a render must not depend on the date (S-03), but the template names "
+            "strftime_now"
         )
     open_blocks: list[str] = []
     found = False
@@ -133,12 +135,14 @@ def check_template(source: str, name: str, mask: str) -> None:
 def _check_generation(tag: Tag, open_blocks: list[str], where: str) -> None:
     if "generation" in open_blocks:
         raise BadInput(
-            f"{where}: a generation block stands inside another (S-04); close the first one before it"
+            f"{where}: a generation block stands inside another (S-04); close the first one "
+            "before it"
         )
     for block in open_blocks:
         if block in CAPTURES:
             raise BadInput(
-                f"{where}: a generation block stands inside a {block} block, which captures it (S-04)"
+                f"{where}: a generation block stands inside a {block} block, which captures it "
+                "(S-04)"
             )
     if tag.rest:
         raise BadInput(
@@ -153,7 +157,8 @@ def _check_jump(jump: str, open_blocks: list[str], where: str) -> None:
             return
         if block in SCOPES:
             raise BadInput(
-                f"{where}: `{jump}` leaves a {block} block, which has no meaning; move it out of the block"
+                f"{where}: `{jump}` leaves a {block} block, which has no meaning; move it out of "
+                "the block"
             )
 
 

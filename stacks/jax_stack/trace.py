@@ -66,7 +66,7 @@ class Trace:
     _steps: IO[str] | None = None
 
     def begin(self, num_updates: int) -> None:
-        """Clears what an interrupted run wrote beyond `num_updates` updates, and all of `tokens/` (S-23).
+        """Clears what was written beyond `num_updates` updates, and all of `tokens/` (S-23).
 
         Raises:
             BadInput: `steps.jsonl` has fewer whole lines than the snapshot has updates.
@@ -95,7 +95,8 @@ class Trace:
         kept = lines[:num_updates]
         if len(kept) < num_updates or not all(line.endswith(b"\n") for line in kept):
             raise BadInput(
-                f"{path}: the snapshot has {num_updates} updates, the trace {len(kept)} steps (S-23); "
+                f"{path}: the snapshot has {num_updates} updates, the trace {len(kept)} steps "
+                "(S-23); "
                 "resume with the same --no-trace as before, or start in an empty directory"
             )
         _write_whole(path, b"".join(kept))
@@ -124,7 +125,7 @@ class Trace:
         if self._tokens:
             columns = [
                 pa.array(column, type=f.type)
-                for column, f in zip(zip(*self._tokens), TOKEN_SCHEMA, strict=True)
+                for column, f in zip(zip(*self._tokens, strict=True), TOKEN_SCHEMA, strict=True)
             ]
             table = pa.Table.from_arrays(columns, schema=TOKEN_SCHEMA)
             _write_table(self.out / "tokens" / f"{self._num_token_files:05d}.parquet", table)
@@ -151,7 +152,7 @@ class Trace:
             self._tensors.clear()
 
     def sync(self) -> None:
-        """Makes every row so far durable, and begins a new segment of `tensors/`: before a snapshot."""
+        """Makes every row so far durable and begins a new segment of `tensors/`."""
         if self._steps is not None:
             os.fsync(self._steps.fileno())
         self._close_tensors()
@@ -161,7 +162,7 @@ class Trace:
         _write_whole(self.out / "header.json", (to_json(header, indent=1) + "\n").encode())
 
     def finish(self, done: Mapping[str, Any]) -> None:
-        """Writes `done.json`, with size and hash of every file of the trace: the last act of a leg."""
+        """Writes `done.json`, with size and hash of every traced file: the last act of a leg."""
         self.sync()
         if self._steps is not None:
             self._steps.close()

@@ -77,7 +77,7 @@ def train(
 
 
 def run_loop(leg: Leg, first: StepData, steps: Iterator[StepData], stop: StopSignal) -> None:
-    """Makes the updates that are left. The next batch is made on the host while the device computes."""
+    """Makes the updates that are left; the host makes the next batch while the device computes."""
     began = time.perf_counter()
     if leg.num_updates == 0:
         record_initial(leg)
@@ -109,7 +109,7 @@ def _is_traced(leg: Leg, step: int) -> bool:
 
 
 def _save_if_due(leg: Leg, stop: StopSignal) -> None:
-    """A snapshot when it is time for one, or when the leg was told to stop before its last update."""
+    """A snapshot when one is due, or when the leg was told to stop before its last update."""
     every, num_updates, is_last = (
         leg.run.snapshot.every_steps,
         leg.num_updates,
@@ -121,7 +121,8 @@ def _save_if_due(leg: Leg, stop: StopSignal) -> None:
         write_snapshot(leg.trace.out / "snapshots", take_snapshot(leg))
     if is_stopping:
         raise Interrupted(
-            f"{stop.name} stopped the leg after {num_updates} of {len(leg.rates)} updates, with a snapshot; "
+            f"{stop.name} stopped the leg after {num_updates} of {len(leg.rates)} updates, with "
+            "a snapshot; "
             "run it again with --resume"
         )
 
@@ -155,7 +156,7 @@ def describe_result(leg: Leg, step: int, scalars: Scalars) -> dict[str, Any]:
 
 
 def evaluate(leg: Leg) -> tuple[float, int]:
-    """(sum of negative log-likelihoods / number of targets, that number) over the evaluation split (S-20)."""
+    """(mean negative log-likelihood over all targets, their number) of the split (S-20)."""
     total = sum(
         float(leg.trainer.sum_of_losses(leg.state.trainable, batch)) for batch in leg.eval_data
     )
@@ -205,7 +206,7 @@ def tensor_rows(
 
 
 def to_host(tensors: Params) -> dict[str, np.ndarray]:
-    """Copies of arrays on the host: while NumPy holds a view of an array, JAX cannot donate it, and says nothing."""
+    """Copies on the host: JAX silently does not donate an array while NumPy holds a view of it."""
     copies: dict[str, np.ndarray] = jax.device_get(jax.tree.map(jnp.copy, tensors))
     return copies
 

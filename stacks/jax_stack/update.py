@@ -1,8 +1,8 @@
 """Learning rate, clipping and AdamW as composed Optax transformations (S-16 to S-18).
 
-Neither `optax.clip_by_global_norm` (which divides by max(norm, c)) nor `optax.adamw` is taken as it is; the
-parts are, where they are what a clause says: `scale_by_adam` puts ε outside the root and computes
-1 - β^u in float64 (tests hold it to that), `add_decayed_weights` decays what a mask names.
+Neither `optax.clip_by_global_norm` (which divides by max(norm, c)) nor `optax.adamw` is taken as it
+is; the parts are, where they are what a clause says: `scale_by_adam` puts ε outside the root and
+computes 1 - β^u in float64 (tests hold it to that), `add_decayed_weights` decays what a mask names.
 """
 
 import math
@@ -42,7 +42,9 @@ def _learning_rate(schedule: ScheduleConfig, peak: float, num_steps: int, t: int
 
 
 def clip_factor(grad_norm: Float[Array, ""], clip_norm: float | str) -> Float[Array, ""]:
-    """min(1, c / (grad_norm + 1e-6)), not finite when the norm is not; 1 when clipping is off (S-16)."""
+    """min(1, c / (grad_norm + 1e-6)), not finite when the norm is not; 1 when clipping is off
+    (S-16).
+    """
     if isinstance(clip_norm, str):
         return jnp.ones((), jnp.float64)
     factor = jnp.minimum(1.0, clip_norm / (grad_norm + CLIP_EPSILON))
@@ -61,7 +63,9 @@ def scale_by_factor() -> optax.GradientTransformationExtraArgs:
 
 
 def descend() -> optax.GradientTransformationExtraArgs:
-    """Multiplies every update by minus the argument `learning_rate`, rounded once to the update's dtype."""
+    """Multiplies every update by minus the argument `learning_rate`, rounded once to the update's
+    dtype.
+    """
 
     def update(
         updates: Params,

@@ -1,4 +1,4 @@
-"""Checkpoints in the Hugging Face layout: `config.json` and weights, read and written (S-12, S-13)."""
+"""Checkpoints in the Hugging Face layout, read and written (S-12, S-13)."""
 
 import hashlib
 import json
@@ -143,7 +143,9 @@ def parse_architecture(table: Mapping[str, Any], path: Path) -> Architecture:
 
 
 def _rope_base(table: Mapping[str, Any], path: Path) -> float:
-    """`rope_theta`, at the top or in `rope_parameters`; any kind of RoPE but the default is refused."""
+    """`rope_theta`, at the top or in `rope_parameters`; any kind of RoPE but the default is
+    refused.
+    """
     parameters = table.get("rope_parameters") or {}
     scaling = table.get("rope_scaling")
     if not isinstance(parameters, dict) or parameters.get("rope_type") not in (None, "default"):
@@ -163,7 +165,8 @@ def _rope_base(table: Mapping[str, Any], path: Path) -> float:
         )
     if bases[0] != bases[-1]:
         raise BadInput(
-            f"{path}: `rope_theta` is {bases[0]} and `rope_parameters.rope_theta` {bases[-1]}; keep one"
+            f"{path}: `rope_theta` is {bases[0]} and `rope_parameters.rope_theta` {bases[-1]}; "
+            "keep one"
         )
     return float(bases[0])
 
@@ -193,13 +196,15 @@ def _read_weights(folder: Path) -> tuple[dict[str, np.ndarray], dict[str, str]]:
         for name, values in file.tensors.items():
             if places.get(name) != shard:
                 raise BadInput(
-                    f"{folder / shard}: it holds {name}, which the index places in {places.get(name)}"
+                    f"{folder / shard}: it holds {name}, which the index places in "
+                    f"{places.get(name)}"
                 )
             tensors[name] = values
     for name, shard in places.items():
         if name not in tensors:
             raise BadInput(
-                f"{folder / shard}: the index places {name} there, and it is missing; fetch it again"
+                f"{folder / shard}: the index places {name} there, and it is missing; fetch it "
+                "again"
             )
     hashes = {shard: file.sha256 for shard, file in files.items()}
     return tensors, {index.name: hashlib.sha256(data).hexdigest()} | hashes
@@ -211,7 +216,8 @@ def match_tensors(
     """The tensors that a model of these shapes has, rounded to nearest even to `dtype` (S-13).
 
     Raises:
-        BadInput: a tensor is missing, unknown or of another shape, or a tied head differs from the embedding.
+        BadInput: a tensor is missing, unknown or of another shape, or a tied head differs from the
+        embedding.
     """
     stored = {
         name: values
@@ -220,12 +226,10 @@ def match_tensors(
     }
     if checkpoint.architecture.tied and HEAD in stored:
         head, embedding = stored.pop(HEAD), stored.get(EMBEDDING)
-        same_shape = embedding is not None and head.shape == embedding.shape
-        if not same_shape or not np.array_equal(
-            head.astype(np.float64), embedding.astype(np.float64)
-        ):
+        if embedding is None or not np.array_equal(_widened(head), _widened(embedding)):
             raise BadInput(
-                f"the model is tied (S-13), but {HEAD} differs from {EMBEDDING}; remove it or untie the model"
+                f"the model is tied (S-13), but {HEAD} differs from {EMBEDDING}; remove it or "
+                "untie the model"
             )
     for name in sorted(shapes.keys() - stored.keys()):
         raise BadInput(
@@ -233,15 +237,21 @@ def match_tensors(
         )
     for name in sorted(stored.keys() - shapes.keys()):
         raise BadInput(
-            f"the checkpoint holds {name}, which the model does not have (S-13); remove it or mend config.json"
+            f"the checkpoint holds {name}, which the model does not have (S-13); remove it or "
+            "mend config.json"
         )
     for name, shape in shapes.items():
         if stored[name].shape != shape:
             raise BadInput(
-                f"{name} has the shape {list(stored[name].shape)}, the model needs {list(shape)} (S-13)"
+                f"{name} has the shape {list(stored[name].shape)}, the model needs {list(shape)} "
+                "(S-13)"
             )
     with np.errstate(over="ignore"):  # beyond the range of float32 the nearest value is infinite
         return {name: np.array(stored[name], dtype=dtype) for name in shapes}
+
+
+def _widened(values: np.ndarray) -> np.ndarray:
+    return values.astype(np.float64)
 
 
 def write_checkpoint(
@@ -251,7 +261,9 @@ def write_checkpoint(
     precision: str,
     copies: Mapping[str, bytes],
 ) -> None:
-    """Writes `model.safetensors`, `config.json` in the run's precision, and `copies` (name -> bytes) (S-13)."""
+    """Writes `model.safetensors`, `config.json` in the run's precision, and `copies` (name ->
+    bytes) (S-13).
+    """
     folder.mkdir(mode=0o700, exist_ok=True)
     write_tensors(
         folder / "model.safetensors", tensors, {"format": "pt"}

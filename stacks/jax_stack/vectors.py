@@ -1,0 +1,318 @@
+"""Answers to golden vectors: one function per kind, each through the modules that a leg uses
+(S-27).
+"""
+
+import io
+import json
+import tempfile
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+
+from . import train
+from .batch import RowLayout, Tokens, epoch_order, fill_rows, make_batch
+from .config import OptimizerConfig, ScheduleConfig, load_config
+from .encode import Encoder
+from .errors import BadInput, StackError
+from .examples import ConversationReader
+from .loss import count_targets, mean_of, sum_of_nll
+from .model import Params, abstract_model, forward, parameter_shapes
+from .numerics import global_norm, statistics, tensors_sha256
+from .prepare import Preparer
+from .render import Renderer
+from .runtime import StopSignal
+from .step import StepArrays, loss_and_grads
+from .tokenizer import load_tokenizer
+from .trace import to_json
+from .update import (
+    adam_state,
+    clip_factor,
+    is_trainable,
+    learning_rates,
+    make_optimizer,
+    scale_by_factor,
+)
+from .weights import match_tensors, read_checkpoint
+
+Input = Mapping[str, Any]
+
+
+def answer_file(path: Path, out: Path) -> None:
+    """Answers every case of a vector file; a case that is refused is answered with its sentence.
+
+    Raises:
+        BadInput: the file is not one of golden vectors.
+    """
+    try:
+        cases = json.loads(path.read_text(encoding="utf-8"))["cases"]
+        answers = [answer(case["name"], case["kind"], case["input"], path.parent) for case in cases]
+    except OSError as error:
+        raise BadInput(
+            f"{path}: the vectors cannot be read ({error.strerror}); check --in"
+        ) from error
+    except (ValueError, KeyError, TypeError) as error:
+        raise BadInput(
+            f"{path}: golden vectors are an object with cases of name, kind and input (S-27)"
+        ) from error
+    out.write_text(to_json({"answers": answers}, indent=1) + "\n", encoding="utf-8")
+
+
+def answer(name: str, kind: str, given: Input, folder: Path) -> dict[str, Any]:
+    """The answer to one case; paths in it are relative to `folder`."""
+    if kind not in KINDS:
+        raise BadInput(f"the case `{name}` has the kind {kind}; S-27 knows {', '.join(KINDS)}")
+    try:
+        return {"name": name, "output": KINDS[kind](given, folder)}
+    except StackError as error:
+        return {"name": name, "output": {"error": str(error)}}
+
+
+def _array(values: Any, dtype: str = "float64") -> np.ndarray:
+    """Nested lists as an array; what is not finite comes as a word, which NumPy can read (S-24)."""
+    return np.array(values, dtype=dtype)
+
+
+def _lists(tensors: Params) -> dict[str, Any]:
+    return {name: np.asarray(value).tolist() for name, value in tensors.items()}
+
+
+def _conversations(given: Input, folder: Path) -> dict[str, Any]:
+    data = bytes.fromhex(given["bytes_hex"]) if "bytes_hex" in given else _utf8(given["text"])
+    examples = ConversationReader().read_lines(io.BytesIO(data), "vectors")
+    return {"examples": [{"id": e.id, "messages": e.messages} for e in examples]}
+
+
+def _utf8(text: str) -> bytes:
+    return text.encode("utf-8", "surrogatepass")  # a surrogate is for the reader to refuse
+
+
+def _renderer(given: Input) -> Renderer:
+    return Renderer(
+        source=given["template"],
+        name="template",
+        bos_token=given["bos_token"],
+        eos_token=given["eos_token"],
+        mask=given["mask"],
+    )
+
+
+def _render(given: Input, folder: Path) -> dict[str, Any]:
+    rendered = _renderer(given).render(given["messages"], "messages")
+    return {"text": rendered.text, "spans": [list(span) for span in rendered.spans]}
+
+
+def _encode(given: Input, folder: Path) -> dict[str, Any]:
+    encoding = Encoder(load_tokenizer(folder / given["tokenizer"])).encode(given["text"])
+    ranges = [list(pair) for pair in zip(encoding.starts, encoding.ends, strict=True)]
+    return {"ids": encoding.ids, "ranges": ranges}
+
+
+def _example(given: Input, folder: Path) -> dict[str, Any]:
+    preparer = Preparer(
+        renderer=_renderer(given),
+        encoder=Encoder(load_tokenizer(folder / given["tokenizer"])),
+        mask=given["mask"],
+        max_length=given["max_length"],
+        truncation_side=given["truncation_side"],
+    )
+    prepared = preparer.prepare("example", given["messages"], "messages")
+    return {
+        "ids": prepared.ids,
+        "mask": prepared.mask,
+        "num_tokens_before_truncation": prepared.num_tokens_before_truncation,
+        "typed_control_tokens": prepared.typed_control_tokens,
+    }
+
+
+def _order(given: Input, folder: Path) -> dict[str, Any]:
+    order = epoch_order(given["seed"], given["epoch"], given["ids"])
+    return {"ids": [given["ids"][i] for i in order]}
+
+
+def _rows(given: Input, folder: Path) -> dict[str, Any]:
+    return {"rows": fill_rows(given["lengths"], given["max_length"], given["packing"])}
+
+
+def _batches(given: Input, folder: Path) -> dict[str, Any]:
+    layout = RowLayout(
+        pad_id=given["pad_id"],
+        padding_side=given["padding_side"],
+        pad_multiple=given["pad_multiple"],
+        micro_batch_size=given["micro_batch_size"],
+        accumulation_steps=given["accumulation_steps"],
+    )
+    rows = [[_tokens(example) for example in row] for row in given["rows"]]
+    steps = []
+    for start in range(0, len(rows), layout.rows_per_step):
+        batch = make_batch(rows[start : start + layout.rows_per_step], layout)
+        arrays = ("input_ids", "segments", "positions", "labels")
+        steps.append(
+            {name: getattr(batch, name).tolist() for name in arrays}
+            | {"batch_sha256": batch.sha256()}
+            | {"num_tokens": batch.num_tokens, "num_targets": batch.num_targets}
+        )
+    return {"steps": steps}
+
+
+def _tokens(example: Input) -> Tokens:
+    ids, mask = (np.array(example[key], dtype=np.int32) for key in ("ids", "mask"))
+    return Tokens(id="", ids=ids, mask=mask)
+
+
+def _logits(given: Input, folder: Path) -> dict[str, Any]:
+    checkpoint = read_checkpoint(folder / given["checkpoint"])
+    model = abstract_model(checkpoint.architecture)
+    params = _parameters(checkpoint, model, given)
+    ids, segments, positions = (
+        jnp.asarray(given[key], jnp.int32) for key in ("input_ids", "segments", "positions")
+    )
+    compute = jax.jit(lambda p: forward(model, p, ids, segments, positions, given["attention"]))
+    logits = compute(params)
+    return {"logits": np.asarray(logits).tolist()}
+
+
+def _parameters(checkpoint: Any, model: Any, given: Input) -> Params:
+    dtype = np.dtype(given.get("precision", "float64"))
+    values = match_tensors(checkpoint, parameter_shapes(model), dtype)
+    return {name: jnp.asarray(value) for name, value in values.items()}
+
+
+def _loss(given: Input, folder: Path) -> dict[str, Any]:
+    logits = jnp.asarray(_array(given["logits"], given.get("precision", "float64")))
+    labels = jnp.asarray(given["labels"], jnp.int32)
+    count = count_targets(labels)
+
+    def loss(values: jax.Array) -> jax.Array:
+        return mean_of(jnp.sum(jax.vmap(sum_of_nll)(values, labels)), count)
+
+    value, grads = jax.value_and_grad(loss)(logits)
+    grad_logits = np.asarray(grads).tolist()
+    return {"loss": float(value), "num_targets": int(count), "grad_logits": grad_logits}
+
+
+def _clip(given: Input, folder: Path) -> dict[str, Any]:
+    dtype = given.get("precision", "float64")
+    grads = {name: jnp.asarray(_array(values, dtype)) for name, values in given["grads"].items()}
+    grad_norm = global_norm(grads.values())
+    factor = clip_factor(grad_norm, given["clip_norm"])
+    clipped, _ = scale_by_factor().update(grads, optax.EmptyState(), factor=factor)
+    return {
+        "grad_norm": float(grad_norm),
+        "clip_factor": float(factor),
+        "clipped": _lists(clipped),
+    }
+
+
+def _schedule(given: Input, folder: Path) -> dict[str, Any]:
+    schedule = ScheduleConfig(
+        kind=given["kind"], warmup_steps=given["warmup_steps"], min_ratio=given["min_ratio"]
+    )
+    return {"lr": learning_rates(schedule, given["learning_rate"], given["num_steps"])}
+
+
+def _adamw(given: Input, folder: Path) -> dict[str, Any]:
+    dtype = given.get("precision", "float64")
+    params = {name: jnp.asarray(_array(values, dtype)) for name, values in given["params"].items()}
+    names = [name for name in params if is_trainable(name, tuple(given["frozen"]))]
+    config = OptimizerConfig(
+        learning_rate=0.0,  # given for each update
+        beta1=given["beta1"],
+        beta2=given["beta2"],
+        epsilon=given["epsilon"],
+        weight_decay=given["weight_decay"],
+        decay=given["decay"],
+        frozen=tuple(given["frozen"]),
+        clip_norm="off",
+    )
+    optimizer = make_optimizer(config, {name: params[name].shape for name in names}).transformation
+    trainable = {name: params[name] for name in names}
+    state = optimizer.init(trainable)
+    for values, rate in zip(given["grads"], given["lr"], strict=True):
+        grads = {name: jnp.asarray(_array(values[name], dtype)) for name in names}
+        arguments = {"factor": jnp.ones(()), "learning_rate": jnp.asarray(rate, jnp.float64)}
+        updates, state = optimizer.update(grads, state, trainable, **arguments)
+        trainable = optax.apply_updates(trainable, updates)
+    adam = adam_state(state)
+    return {
+        "params": _lists(params | trainable),
+        "m": _lists(adam.mu),
+        "v": _lists(adam.nu),
+    }
+
+
+def _statistics(given: Input, folder: Path) -> dict[str, Any]:
+    values = jnp.asarray(_array(given["values"], given.get("precision", "float64")))
+    return vars(statistics({given["name"]: values})[given["name"]])
+
+
+def _tensors_sha256(given: Input, folder: Path) -> dict[str, Any]:
+    dtype = given.get("precision", "float64")
+    tensors = {name: _array(values, dtype) for name, values in given["tensors"].items()}
+    return {"sha256": tensors_sha256(tensors)}
+
+
+def _gradients(given: Input, folder: Path) -> dict[str, Any]:
+    checkpoint = read_checkpoint(folder / given["checkpoint"])
+    model = abstract_model(checkpoint.architecture)
+    params = _parameters(checkpoint, model, given)
+    arrays = StepArrays(*(jnp.asarray(given[key], jnp.int32) for key in StepArrays._fields))
+    compute = jax.jit(lambda p, a: loss_and_grads(model, given["attention"], p, {}, a))
+    loss, grads = compute(params, arrays)
+    return {
+        "loss": float(loss),
+        "grad_norm": float(global_norm(grads.values())),
+        "grads": {name: vars(of_tensor) for name, of_tensor in statistics(grads).items()},
+    }
+
+
+STEP_FIELDS = [
+    "step",
+    "epoch",
+    "examples",
+    "num_tokens",
+    "num_targets",
+    "batch_sha256",
+    "lr",
+    "loss",
+    "grad_norm",
+    "clip_factor",
+    "param_norm",
+    "eval_loss",
+]
+
+
+def _training(given: Input, folder: Path) -> dict[str, Any]:
+    path = folder / given["config"]
+    config = load_config(path, path.parent)
+    with tempfile.TemporaryDirectory() as name:
+        out = Path(name)
+        train.train(
+            config, out, "vectors", resume=False, trace=True, device="cpu", stop=StopSignal()
+        )
+        lines = [json.loads(line) for line in (out / "steps.jsonl").read_bytes().splitlines()]
+    return {"steps": [{field: line[field] for field in STEP_FIELDS} for line in lines]}
+
+
+KINDS: dict[str, Callable[[Input, Path], dict[str, Any]]] = {
+    "conversations": _conversations,
+    "render": _render,
+    "encode": _encode,
+    "example": _example,
+    "order": _order,
+    "rows": _rows,
+    "batches": _batches,
+    "logits": _logits,
+    "loss": _loss,
+    "clip": _clip,
+    "schedule": _schedule,
+    "adamw": _adamw,
+    "statistics": _statistics,
+    "tensors_sha256": _tensors_sha256,
+    "gradients": _gradients,
+    "training": _training,
+}

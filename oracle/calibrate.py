@@ -98,7 +98,7 @@ def _measure(
 ) -> Mapping[str, Noise]:
     configs = write_variants(config, scratch)
     bases: Mapping[str, Trace] = {}
-    cells: dict[str, dict[str, Sequence[Cells]]] = {stack.name: {} for stack in stacks}
+    cells: dict[str, dict[str, Sequence[Cells]]] = {}
     exact: dict[str, bool] = {}
     for place, (variant, path) in enumerate(configs.items(), start=1):
         on_progress(f"calibrate {place}/{len(configs)}: {variant}")
@@ -108,7 +108,7 @@ def _measure(
             continue
         for stack, trace in traces.items():
             found = list(differences(bases[stack], trace, guard=guard))
-            cells[stack][variant] = found
+            cells.setdefault(stack, {})[variant] = found
             loss = _worst(found).get("steps.loss", 0.0)
             on_progress(f"  {stack}: loss parts by {loss:.3g} at most")
             if variant == "repeat":
@@ -149,7 +149,9 @@ def _run(variant: str, config: Path, stacks: Sequence[Stack], scratch: Path) -> 
         for end in run_legs(legs[start : start + 2]):
             if end.error is not None:
                 raise LegError(f"calibration, variant {variant}: {end.name}: {end.error}")
-    return {leg.name: read_trace(leg.out, nonce=leg.nonce) for leg in legs}
+    # Under the name that a trace gives its stack: a floor is looked up by it.
+    traces = [read_trace(leg.out, nonce=leg.nonce) for leg in legs]
+    return {trace.header["provenance"]["stack"]: trace for trace in traces}
 
 
 def _same(base: Trace, repeat: Trace, cells: Sequence[Cells]) -> bool:

@@ -1,8 +1,9 @@
 """Tensors: initial weights exactly (S-13, S-22), and the distance of two by their sketches (S-21).
 
-The distance is the larger of the sketches' distance and the norms' difference, relative to the
-larger norm, or to `guard` times the norm of all tensors of the kind at the step if that is larger:
-a gradient that is zero in exact arithmetic is rounding noise of the size eps x the whole.
+The distance of two sketches estimates that of the tensors; a difference of the norms counts only
+beyond their promised accuracy (S-15). It is relative to the larger norm, or to `guard` times the
+norm of all tensors of the kind at the step if that is larger: a gradient that is zero in exact
+arithmetic is rounding noise of the size eps x the whole.
 """
 
 from __future__ import annotations
@@ -35,6 +36,7 @@ KINDS = {
     if field.startswith("tensors.") and not phase.exact
 }
 NUM_BUCKETS = 64
+NORM_ACCURACY = 1e-7  # relative, S-15: a sum of squares in plain order is far less exact than eps
 
 
 def compare_weights(
@@ -102,7 +104,9 @@ def _measure(chunk: pl.DataFrame, guard: float) -> pl.DataFrame:
     # Overflow of a difference is infinity, which is what a distance so large should be.
     with np.errstate(over="ignore", invalid="ignore"):
         apart = np.linalg.norm(sketches[0] - sketches[1], axis=1)
-        distance = np.maximum(np.nan_to_num(apart, nan=math.inf), np.abs(norms[0] - norms[1]))
+        by_norm = np.abs(norms[0] - norms[1])
+        counts = by_norm > NORM_ACCURACY * np.maximum(norms[0], norms[1])
+        distance = np.maximum(np.nan_to_num(apart, nan=math.inf), np.where(counts, by_norm, 0.0))
     measured = chunk.select("step", "kind", "name").with_columns(
         pl.Series("norm_a", norms[0]),
         pl.Series("norm_b", norms[1]),

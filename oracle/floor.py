@@ -149,19 +149,19 @@ def leg_provenance(header: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def holding(
-    floor: Floor, *, config_sha256: Sequence[str], legs: Mapping[str, Mapping[str, Any]]
+    floor: Floor, *, config_sha256: Sequence[str], legs: Sequence[tuple[str, Mapping[str, Any]]]
 ) -> tuple[Floor | None, list[str]]:
     """Return the part of a floor that holds for these legs, and a sentence for each refusal.
 
-    `legs[stack]` is `leg_provenance`. A leg whose code, versions, machine or inputs changed is left
-    out: the other's floor still is noise of this config, and a smaller floor lets nothing more
-    pass. Under another config, or with no leg left, there is no floor.
+    A leg is its stack (as its trace names it) and `leg_provenance`. One whose code, versions,
+    machine or inputs changed is left out: the other's floor still is noise of this config, and a
+    smaller floor lets nothing more pass. Under another config, or with no leg left, there is none.
     """
     measured = floor.provenance["config_sha256"]
     if measured not in config_sha256:
         return None, [_refused(floor, "config_sha256", measured, config_sha256[0])]
     kept, sentences = [], []
-    for stack, now in legs.items():
+    for stack, now in legs:
         if stack not in floor.rises:
             sentences.append(f"the floor {Path(floor.file).name} was not measured on {stack}")
             continue
@@ -171,7 +171,7 @@ def holding(
             kept.append(stack)
         else:
             sentences.append(_refused(floor, f"{stack}: {other}", then.get(other), now[other]))
-    return (floor.of(kept) if kept else None), sentences
+    return (floor.of(dict.fromkeys(kept)) if kept else None), list(dict.fromkeys(sentences))
 
 
 def find_floor(
@@ -188,7 +188,7 @@ def find_floor(
         floor = read_floor(path)
         if floor.provenance["config_sha256"] != config_sha256:
             continue
-        kept, sentences = holding(floor, config_sha256=[config_sha256], legs=legs)
+        kept, sentences = holding(floor, config_sha256=[config_sha256], legs=list(legs.items()))
         reason = sentences[0] if sentences else reason
         if kept is not None and (best is None or len(kept.rises) >= best[0]):
             best = len(kept.rises), path

@@ -1,8 +1,8 @@
 """Rules of `configs/tolerances` and measured floors -> the largest relative difference that passes.
 
-A rule is of one field of `phases.toml`. At step `t`, while `multiple * floor(t) <= cap`, it allows
+A rule is of one field of `phases.toml`. At step `t` it allows, as long as that is at most `cap`,
 
-    allowed(t) = max(multiple * floor(t), minimum_ulps of the run's dtype)
+    allowed(t) = multiple * max(floor(t), minimum_ulps of the run's dtype)
 
 and judges nothing where the floor is larger (`nan`). Without a floor it allows `step0` at step 0
 and judges no later step; a rule with `needs_floor = false` judges every step by `minimum_ulps`.
@@ -85,7 +85,9 @@ class Tolerances:
     def weaknesses(self) -> list[str]:
         """Return every reason for which an agreement by these rules would mean nothing."""
         found = [f"no rule for {field}" for field in NUMERIC_FIELDS if field not in self.rules]
-        weak = (rule.weakness(self.precision) for rule in self.rules.values())
+        weak = [rule.weakness(self.precision) for rule in self.rules.values()]
+        if not self.guard < ABSURD:
+            weak.append(f"guard of tensors is {self.guard:.3g}; it must stay under {ABSURD}")
         return found + [sentence for sentence in weak if sentence is not None]
 
     def text(self, field: str) -> str:
@@ -149,11 +151,10 @@ def allowed(
     if not rule.needs_floor:
         return least
     if floor is None:
-        limit = np.where(steps == 0, max(rule.step0, 0.0), math.nan)
-        limit = np.maximum(limit, np.where(steps == 0, least, math.nan))
+        limit = np.where(steps == 0, np.maximum(rule.step0, least), math.nan)
     else:
-        raised = rule.multiple * floor
-        limit = np.where(raised <= rule.cap, np.maximum(raised, least), math.nan)
+        raised = rule.multiple * np.maximum(floor, least)  # nan where no floor was measured
+        limit = np.where(raised <= rule.cap, raised, math.nan)
     return limit if trajectory else np.where(steps == 0, limit, math.nan)
 
 

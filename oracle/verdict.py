@@ -75,10 +75,10 @@ def judge(
             measured, refused = holding(
                 read_floor(floor),
                 config_sha256=[trace.header["config_sha256"] for trace in (a, b)],
-                legs={
-                    trace.header["provenance"]["stack"]: leg_provenance(trace.header)
+                legs=[
+                    (trace.header["provenance"]["stack"], leg_provenance(trace.header))
                     for trace in (a, b)
-                },
+                ],
             )
     except OracleError as error:
         return error_verdict(

@@ -80,6 +80,6 @@ def _floor(verdict: Verdict, a: Trace, b: Trace) -> Floor | None:
     kept, _ = holding(
         found,
         config_sha256=[header["config_sha256"] for header in headers],
-        legs={header["provenance"]["stack"]: leg_provenance(header) for header in headers},
+        legs=[(header["provenance"]["stack"], leg_provenance(header)) for header in headers],
     )
     return kept

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import jinja2
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from oracle.align import example_rows
 from oracle.contract import Divergence, Verdict, phases
@@ -78,7 +78,18 @@ def _template() -> jinja2.Template:
     )
     environment.filters["visible"] = words.visible
     environment.filters["short"] = words.short
+    environment.filters["ticked"] = _ticked
     return environment.get_template("verdict.html.jinja")
+
+
+def _ticked(text: str) -> Markup:
+    """Return `text` escaped, what stands between backticks as code."""
+    parts = [escape(part) for part in words.visible(text).split("`")]
+    spans = [
+        Markup("<code>{}</code>").format(part) if place % 2 and place < len(parts) - 1 else part
+        for place, part in enumerate(parts)
+    ]
+    return Markup("").join(spans)
 
 
 def _policy(style: str, script: str) -> str:

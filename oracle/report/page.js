@@ -82,7 +82,9 @@ function rowValues(field, step) {
   const { name, kind } = field;
   if (kind === "number") {
     const [a, b] = ["a", "b"].map((leg) => columns.get(`${name}.${leg}`)[state.index]);
-    return [shown(name, "a", state.index), shown(name, "b", state.index), ...differenceCells(a, b, data.scales[name]), a === b];
+    const cells = differenceCells(a, b, data.scales[name]);
+    if (field.exact) cells[2] = "–"; // a count has no last place
+    return [shown(name, "a", state.index), shown(name, "b", state.index), ...cells, a === b];
   }
   if (kind === "sparse") {
     const row = data.sparse.find((entry) => entry.step === step && entry.name === name);

@@ -40,16 +40,23 @@ def print_verdict(verdict: Verdict, console: Console) -> None:
         _print_agreement(verdict, console)
     else:
         _print_unjudged(verdict, console)
+    lines = _Lines(console, verdict)
     for warning in verdict.warnings[:MAX_NOTES]:
-        _line(console, "note", warning)
+        lines.put("note", warning)
     if len(verdict.warnings) > MAX_NOTES:
-        _line(console, "note", f"{len(verdict.warnings) - MAX_NOTES} more in the JSON verdict")
+        lines.put("note", f"{len(verdict.warnings) - MAX_NOTES} more in the JSON verdict")
 
 
-def _line(console: Console, key: str, value: str | Text) -> None:
-    """One `  key     value` line; `value` is shown as it stands, control characters spelled out."""
-    body = value if isinstance(value, Text) else Text(visible(value))
-    console.print(Text.assemble("  ", (f"{key:<7} ", "dim"), body), soft_wrap=True, highlight=False)
+class _Lines:
+    """`  key     value` lines, keys as wide as the legs' names; control characters spelled out."""
+
+    def __init__(self, console: Console, verdict: Verdict) -> None:
+        self.console = console
+        self.width = max(7, *(len(leg.name) for leg in verdict.legs))
+
+    def put(self, key: str, value: str) -> None:
+        text = Text.assemble("  ", (f"{visible(key):<{self.width}} ", "dim"), visible(value))
+        self.console.print(text, soft_wrap=True, highlight=False)
 
 
 def _head(console: Console, verdict: Verdict, *rest: str) -> None:
@@ -61,25 +68,26 @@ def _head(console: Console, verdict: Verdict, *rest: str) -> None:
 def _print_divergence(verdict: Verdict, console: Console) -> None:
     first = verdict.first
     assert first is not None, "DIVERGED without a first divergence"
+    lines = _Lines(console, verdict)
     _head(console, verdict, first.phase, place(first))
     names = [leg.name for leg in verdict.legs]
     a, b = visible(first.a), visible(first.b)
     if len(a) + len(b) + 40 <= console.width:
-        _line(console, names[0], f"{a:<12} {names[1]:<5} {b}")
+        lines.put(names[0], f"{a:<12} {names[1]:<5} {b}")
     else:
-        _line(console, names[0], a)
-        _line(console, names[1], b)
+        lines.put(names[0], a)
+        lines.put(names[1], b)
     if distance := apart(first):
-        _line(console, "apart", distance)
-    _line(console, "rule", f"{first.rule}        clause {first.clause}")
+        lines.put("apart", distance)
+    lines.put("rule", f"{first.rule}        clause {first.clause}")
     if first.hint:
-        _line(console, "hint", first.hint)
+        lines.put("hint", first.hint)
     if rest := further(verdict):
-        _line(console, "also", rest)
+        lines.put("also", rest)
     if verdict.consequences:
-        _line(console, "then", aftermath(verdict.consequences))
+        lines.put("then", aftermath(verdict.consequences))
     if verdict.run is not None:
-        _line(console, "next", next_command(verdict))
+        lines.put("next", next_command(verdict))
 
 
 def further(verdict: Verdict) -> str:
@@ -106,7 +114,7 @@ def _print_agreement(verdict: Verdict, console: Console) -> None:
             highlight=False,
         )
     if skipped := [r.phase for r in verdict.phases if r.status == "not_compared"]:
-        _line(console, "not compared", f" {joined(skipped)}")
+        _Lines(console, verdict).put("not compared", f" {joined(skipped)}")
     _head(console, verdict, status_line(verdict))
 
 
@@ -133,15 +141,16 @@ def status_line(verdict: Verdict) -> str:
 
 
 def _print_unjudged(verdict: Verdict, console: Console) -> None:
+    lines = _Lines(console, verdict)
     _head(console, verdict, status_line(verdict))
     for leg in verdict.legs:
         if leg.error:
-            _line(console, leg.name, leg.error)
+            lines.put(leg.name, leg.error)
     for reason in verdict.reasons[:MAX_REASONS]:
-        _line(console, "why", reason)
+        lines.put("why", reason)
     if len(verdict.reasons) > MAX_REASONS:
-        _line(console, "why", f"{len(verdict.reasons) - MAX_REASONS} more in the JSON verdict")
-    for status, key in (("agree", "agree"), ("not_judged", "unjudged")):
+        lines.put("why", f"{len(verdict.reasons) - MAX_REASONS} more in the JSON verdict")
+    for status, key in (("agree", "agree"), ("not_judged", "open")):
         if names := [result.phase for result in verdict.phases if result.status == status]:
-            _line(console, key, joined(names))
-    _line(console, "do", remedy(verdict))
+            lines.put(key, joined(names))
+    lines.put("do", remedy(verdict))

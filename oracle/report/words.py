@@ -89,7 +89,7 @@ def aftermath(consequences: Iterable[Consequence]) -> str:
         groups.setdefault(item.first_step, []).append(item.phase)
     texts = [
         joined(names)
-        + (" part" if number == 0 else "")
+        + ("" if number else " parts" if len(names) == 1 else " part")
         + (" as well" if step is None else f" from step {step} on")
         for number, (step, names) in enumerate(groups.items())
     ]

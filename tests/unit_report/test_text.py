@@ -128,4 +128,4 @@ def test_words():
         Consequence(phase="loss", first_step=12, num=1, because="mask"),
         Consequence(phase="eval", first_step=39, num=1, because="mask"),
     ]
-    assert aftermath(after) == "loss part from step 12 on, eval from step 39 on (consequences)"
+    assert aftermath(after) == "loss parts from step 12 on, eval from step 39 on (consequences)"

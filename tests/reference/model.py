@@ -189,7 +189,7 @@ class Model:
         at, s = f"model.layers.{layer}.", self.saved[layer]
         dmixed = linear_back(dy, s["mixed"], self.params, grads, f"{at}self_attn.o_proj")
         dmixed = heads(dmixed, self.config.head_width)  # (B, H, T, K)
-        dv = s["probs"].swapaxes(-1, -2) @ dmixed
+        dv: Floats = s["probs"].swapaxes(-1, -2) @ dmixed
         dprobs = dmixed @ s["v"].swapaxes(-1, -2)
         inner: Floats = np.sum(dprobs * s["probs"], axis=-1, keepdims=True)
         dscores = s["probs"] * (dprobs - inner) * self.scale

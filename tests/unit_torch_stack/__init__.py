@@ -1,0 +1,1 @@
+"""Tests of the PyTorch stack; its modules are mirrored by name."""

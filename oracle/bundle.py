@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from oracle.config import RunConfig
+from oracle.config import SPLITS, RunConfig
 from oracle.errors import DataError
 from oracle.files import sha256_file
 from oracle.inputs import Inputs
@@ -57,6 +57,25 @@ def check_unchanged(before: Bundle, now: Bundle, config: RunConfig) -> None:
                 f"{path} has the hash {digest} and the run began with {before.files.get(path)}; "
                 "start a new run, or put the old file back."
             )
+
+
+def read_by_leg(bundle: Bundle, config: RunConfig, files: Mapping[str, Any]) -> str | None:
+    """Return which input a leg read in another state than the run began with, or None.
+
+    `files` are the facts of S-25: hashes of the bytes that the leg itself read.
+    """
+    data = config.values["data"]
+    read = [*zip(config.data_files(), (h for s in SPLITS for h in files[s]), strict=False)]
+    pairs = [(name, digest) for (_, name), digest in read]
+    pairs += [(data[key], files[key]) for key in ("template", "tokenizer")]
+    for name, digest in pairs:
+        before = bundle.files.get(str(config.file(name)))
+        if before is not None and before != digest:
+            return (
+                f"{name} had the hash {before} when the run began and a leg read {digest}: "
+                "it was changed while the run was going on."
+            )
+    return None
 
 
 def _paths(inputs: Inputs) -> list[Path]:

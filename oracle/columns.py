@@ -109,9 +109,12 @@ class Column:
         """Return a fitting JSON value as its column's type: non-finite strings become floats."""
         if value is None or self.base == "string":
             return value
-        if self.is_list:
-            return [self._number(entry) for entry in value]
-        return self._number(value)
+        if not self.is_list:
+            return self._number(value)
+        plain = int if self.base == "integer" else float
+        if set(map(type, value)) <= {plain}:
+            return value
+        return [self._number(entry) for entry in value]
 
     def _number(self, value: Any) -> Any:
         return int(value) if self.base == "integer" else as_float(value)

@@ -47,9 +47,12 @@ def _refuse_constant(name: str) -> float:
     raise ValueError(f"{name} is not JSON; write it as the string {name!r}")
 
 
+_DECODER = json.JSONDecoder(parse_constant=_refuse_constant)
+
+
 def loads(text: str | bytes) -> Any:
     """Parse JSON; `NaN` and `Infinity` outside a string raise ValueError (S-24)."""
-    return json.loads(text, parse_constant=_refuse_constant)
+    return _DECODER.decode(text if isinstance(text, str) else text.decode("utf-8"))
 
 
 def as_float(value: Any) -> float:

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from oracle.bundle import check_unchanged, make_bundle, read_bundle
+from oracle.bundle import check_unchanged, make_bundle, read_bundle, read_by_leg
 from oracle.config import load_config
 from oracle.contract import Verdict
 from oracle.errors import ConfigError, OracleError, TraceError
@@ -115,9 +115,17 @@ def judge_run(run: Run, ends: tuple[LegEnd, ...], judging: Judging) -> Judged:
             floor=floor,
             run=run.manifest.run,
         )
-        if why_none is not None:
-            verdict = replace(verdict, warnings=(*verdict.warnings, why_none))
+        notes = [note for note in (why_none, _changed_inputs(run, (a, b))) if note is not None]
+        verdict = replace(verdict, warnings=(*verdict.warnings, *notes))
     return Judged(run=run, verdict=verdict, traces=(a, b))
+
+
+def _changed_inputs(run: Run, traces: tuple[Trace, Trace]) -> str | None:
+    """Say when both legs read the same bytes and these are not those that were checked."""
+    bundle = read_bundle(run.path / "bundle" / "bundle.json")
+    config = load_config(run.config, root=Path(run.manifest.root))
+    found = [read_by_leg(bundle, config, trace.header["facts"]["files"]) for trace in traces]
+    return found[0] if all(found) else None
 
 
 def _unjudged(

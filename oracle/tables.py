@@ -113,7 +113,8 @@ def _check_types(path: Path, found: dict[str, Any], definition: Definition) -> N
 def _readable(found: Any, wanted: Any) -> bool:
     """Whether a stored type may be read as the wanted one without a change of any value."""
     if isinstance(wanted, pl.List):
-        return isinstance(found, pl.List) and _readable(found.inner, wanted.inner)
+        is_list = isinstance(found, (pl.List, pl.Array))  # Array: a list of fixed size
+        return is_list and _readable(found.inner, wanted.inner)
     if wanted == pl.String:
         return bool(found in (pl.String, pl.Null) or isinstance(found, (pl.Categorical, pl.Enum)))
     if wanted == pl.Float64:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from oracle.bundle import check_unchanged, make_bundle, read_bundle
+from oracle.bundle import check_unchanged, make_bundle, read_bundle, read_by_leg
 from oracle.config import load_config
 from oracle.conversations import ExampleIds, check_file
 from oracle.errors import DataError
@@ -398,6 +398,20 @@ def test_a_bundle_holds_a_hash_for_each_file_and_sees_a_change(
     now = make_bundle(checked(tiny))
     with pytest.raises(DataError, match=r"eval\.jsonl has the hash .* and the run began with"):
         check_unchanged(before, now, load_config(tiny.config))
+
+
+def test_a_leg_that_read_other_bytes_than_were_checked_is_seen(tiny: TinyRun) -> None:
+    bundle, config = make_bundle(checked(tiny)), load_config(tiny.config)
+    read = {
+        "template": bundle.files[str(tiny.folder / "chat.jinja")],
+        "tokenizer": bundle.files[str(tiny.folder / "tokenizer.json")],
+    } | {s: [bundle.files[str(tiny.folder / f"{s}.jsonl")]] for s in ("train", "eval", "edge")}
+    assert read_by_leg(bundle, config, read) is None
+    read["eval"] = ["0" * 64]
+    sentence = read_by_leg(bundle, config, read)
+    assert sentence is not None
+    assert sentence.startswith("eval.jsonl had the hash")
+    assert "0" * 64 in sentence
 
 
 def test_a_bundle_sees_another_config(tiny: TinyRun) -> None:

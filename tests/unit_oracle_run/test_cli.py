@@ -12,6 +12,7 @@ import pytest
 from click.testing import CliRunner
 
 from oracle import cli
+from oracle.contract import schema
 from oracle.errors import OracleError
 from tests.unit_oracle_run.command import oracle
 from tests.unit_oracle_run.tiny import TinyRun, stacks_file, write_trace
@@ -196,3 +197,10 @@ def test_vectors_of_a_clause_that_is_not_there_are_refused(tmp_path: Path) -> No
     argv = ("vectors", "mine", "--stacks-file", str(legs), "--vectors", str(folder))
     assert "holds no vectors of S-99" in invoke(*argv, "--clause", "S-99").output
     assert invoke(*argv, "--clause", "S-99").exit_code == 2
+
+
+def test_every_field_of_a_table_is_in_the_documentation_of_the_format() -> None:
+    text = (ROOT / "docs" / "trace-format.md").read_text()
+    definitions = schema("trace")["$defs"]
+    for name in ("step", "token_row", "tensor_row"):
+        assert [f for f in definitions[name]["properties"] if f"`{f}`" not in text] == []

@@ -243,8 +243,11 @@ function buildChart(panel) {
   holder.setAttribute("aria-valuemax", steps[steps.length - 1]);
   const move = (event) => goTo(chart.indexAt(event.clientX - holder.getBoundingClientRect().left));
   holder.addEventListener("pointerdown", move);
+  let last = null;
   holder.addEventListener("pointermove", (event) => {
-    if (event.pointerType === "mouse" || event.buttons) move(event);
+    // A resting mouse also gets events, when the page moves under it; those must not undo a key.
+    if (event.clientX !== last && (event.pointerType === "mouse" || event.buttons)) move(event);
+    last = event.clientX;
   });
   return chart;
 }

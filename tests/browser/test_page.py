@@ -161,6 +161,18 @@ def test_n_and_p_jump_between_divergences(open_page):
     assert page.locator("#at").inner_text() == "40"
 
 
+def test_a_mouse_that_rests_on_a_chart_does_not_undo_a_key(open_page):
+    page = open_page(mask()).page
+    plot = page.locator('.panel[data-field="loss"] .plot')
+    plot.scroll_into_view_if_needed()
+    box = plot.bounding_box()
+    page.mouse.move(box["x"] + 500, box["y"] + 60)
+    page.keyboard.press("n")
+    assert page.locator("#at").inner_text() == "40"
+    page.mouse.move(box["x"] + 500, box["y"] + 90)
+    assert page.locator("#at").inner_text() == "40"
+
+
 def test_a_phase_of_the_strip_is_a_link_that_chooses_it(open_page):
     page = open_page(mask()).page
     page.locator('.strip a[data-phase="lr"]').click()

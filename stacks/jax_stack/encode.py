@@ -42,11 +42,7 @@ class Encoding:
     ends: list[int]
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class _Piece:
-    ids: tuple[int, ...]
-    starts: tuple[int, ...]
-    ends: tuple[int, ...]
+_Piece = tuple[list[int], list[int], list[int]]  # ids, starts, ends: of an Encoding
 
 
 class Encoder:
@@ -91,15 +87,16 @@ class Encoder:
         ids, starts, ends, cache = encoding.ids, encoding.starts, encoding.ends, self._cache
         for piece in pieces:
             known = cache.get(piece) or self._encode_piece(piece)
-            if len(known.ids) == 1:
-                ids.append(known.ids[0])
+            if len(known[0]) == 1:  # most pieces are one token
+                ids.append(known[0][0])
                 starts.append(offset)
-                ends.append(offset + len(piece))
+                offset += len(piece)
+                ends.append(offset)
             else:
-                ids.extend(known.ids)
-                starts.extend([offset + start for start in known.starts])
-                ends.extend([offset + end for end in known.ends])
-            offset += len(piece)
+                ids += known[0]
+                starts += [offset + start for start in known[1]]
+                ends += [offset + end for end in known[2]]
+                offset += len(piece)
 
     def _encode_piece(self, piece: str) -> _Piece:
         data = piece.encode("utf-8")
@@ -110,11 +107,7 @@ class Encoder:
                 "a byte of the text has no token in model.vocab (S-05); use a complete tokenizer"
             )
         starts, ends = _character_ranges(piece, [len(token) for token in tokens])
-        encoded = _Piece(
-            ids=tuple(self._vocab[token] for token in tokens),
-            starts=tuple(starts),
-            ends=tuple(ends),
-        )
+        encoded = ([self._vocab[token] for token in tokens], starts, ends)
         if len(piece) <= MAX_CACHED_CHARACTERS:
             if len(self._cache) >= MAX_CACHED_PIECES:
                 self._cache.clear()

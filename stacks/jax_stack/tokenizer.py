@@ -228,19 +228,17 @@ def _read_split(stage: dict[str, Any], path: Path, key: str) -> Split:
 def isolating(pattern: str) -> Split:
     r"""A split at every match of `pattern`; `\s` means Unicode's White_Space."""
     spelled = regex.sub(r"\\(?s:.)", lambda found: _CLASSES.get(found[0], found[0]), pattern)
-    finditer = regex.compile(spelled).finditer
+    compiled = regex.compile(spelled)
 
     def split(text: str) -> list[str]:
+        matches: list[str] = compiled.findall(text) if compiled.groups == 0 else []
+        if sum(map(len, matches)) == len(text) and "" not in matches:
+            return matches  # the pattern covers the text, as most do: nothing stands between
         pieces, position = [], 0
-        for match in finditer(text):
+        for match in compiled.finditer(text):
             start, end = match.span()
-            if start > position:
-                pieces.append(text[position:start])
-            if end > start:
-                pieces.append(text[start:end])
+            pieces += [text[position:start], text[start:end]]
             position = end
-        if position < len(text):
-            pieces.append(text[position:])
-        return pieces
+        return [piece for piece in (*pieces, text[position:]) if piece]
 
     return split

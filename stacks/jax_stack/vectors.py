@@ -270,7 +270,7 @@ def _gradients(given: Input, folder: Path) -> dict[str, Any]:
     }
 
 
-STEP_FIELDS = [
+STEP_FIELDS = (
     "step",
     "epoch",
     "examples",
@@ -283,7 +283,7 @@ STEP_FIELDS = [
     "clip_factor",
     "param_norm",
     "eval_loss",
-]
+)
 
 
 def _training(given: Input, folder: Path) -> dict[str, Any]:

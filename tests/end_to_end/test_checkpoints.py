@@ -7,6 +7,7 @@ import math
 from pathlib import Path
 
 import pytest
+
 from faults.range import Range
 
 pytestmark = pytest.mark.xdist_group("checkpoints")
@@ -27,8 +28,7 @@ def final_hash(trace: Path) -> str:
 @pytest.mark.parametrize("stack", ["torch", "jax"])
 def test_the_other_stack_loads_the_final_checkpoint_exactly(ground: Range, stack: str) -> None:
     written = ground.clean(stack, ground.config(STEPS))
-    # Rate 0 and no decay leave the loaded weights as they are, so the reader's final hash is that of
-    # what it read.
+    # Rate 0 and no decay leave the loaded weights as they are: the final hash is that of what was read.
     still = {
         "model": {"checkpoint": str(written / "checkpoint")},
         "train": {"num_steps": 1},

@@ -28,7 +28,7 @@ def final_hash(trace: Path) -> str:
 @pytest.mark.parametrize("stack", ["torch", "jax"])
 def test_the_other_stack_loads_the_final_checkpoint_exactly(ground: Range, stack: str) -> None:
     written = ground.clean(stack, ground.config(STEPS))
-    # Rate 0 and no decay leave the loaded weights as they are: the final hash is that of what was read.
+    # Rate 0 and no decay leave the loaded weights alone: the final hash is that of what was read.
     still = {
         "model": {"checkpoint": str(written / "checkpoint")},
         "train": {"num_steps": 1},

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 import polars as pl
 
 from oracle.align import align_examples, align_steps
-from oracle.chain import Context, Judged, Place, walk
+from oracle.chain import walk
 from oracle.compare_echo import compare_echo
 from oracle.compare_examples import Examples, compare_examples
 from oracle.compare_numbers import Cells, limits, scalar_cells
@@ -23,6 +23,7 @@ from oracle.compare_order import compare_batch, compare_order
 from oracle.compare_tensors import compare_weights, tensor_cells
 from oracle.contract import Consequence, Divergence, PhaseResult, phases
 from oracle.floor import Floor
+from oracle.judged import Context, Judged, Place
 from oracle.outcome import Outcome, divergence, explained_by_facts, outcome, phase
 from oracle.tolerance import Tolerances
 from oracle.trace import Trace

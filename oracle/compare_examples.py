@@ -14,8 +14,10 @@ import polars as pl
 
 from oracle.align import example_rows
 from oracle.contract import Consequence, Divergence
-from oracle.hints_tokens import Side, ids_hint, mask_hint, side, text_hint
+from oracle.hints_text import text_hint
+from oracle.hints_tokens import ids_hint, mask_hint
 from oracle.outcome import Outcome, divergence, explained_by_facts, grouped, outcome
+from oracle.side import Side, side
 from oracle.tokendiff import Ids, codepoints, common_prefix, diff, mask_diff
 from oracle.trace import Trace
 

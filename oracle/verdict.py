@@ -7,9 +7,7 @@ compared, inside tolerance, and both legs were alive. What cannot be compared at
 
 from __future__ import annotations
 
-import hashlib
 import math
-import tomllib
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -20,16 +18,16 @@ import polars as pl
 from oracle.compare import Comparison, compare
 from oracle.contract import (
     CONTRACT_VERSION,
-    Divergence,
-    LegRecord,
     PhaseResult,
     Purpose,
     Verdict,
     VerdictName,
     phases,
 )
+from oracle.described import describe_config, describe_leg, precision_of
 from oracle.errors import OracleError, TraceError
 from oracle.floor import Floor, holding, leg_provenance, read_floor
+from oracle.headline import headline
 from oracle.health import ailments
 from oracle.tolerance import Tolerances, default_file, load_tolerances
 from oracle.trace import Trace
@@ -63,10 +61,10 @@ def judge(
     """
     try:
         _check_comparable(a, b, purpose, names)
-        rules = load_tolerances(tolerances or default_file(_precision(a) or "float64"))
-        if _precision(a) not in (None, rules.precision):
+        rules = load_tolerances(tolerances or default_file(precision_of(a) or "float64"))
+        if precision_of(a) not in (None, rules.precision):
             raise TraceError(
-                f"{rules.file} is for {rules.precision} and the run is {_precision(a)}; "
+                f"{rules.file} is for {rules.precision} and the run is {precision_of(a)}; "
                 "name the tolerance file of the run's precision."
             )
         measured: Floor | None = None
@@ -112,7 +110,7 @@ def error_verdict(
     known = next((trace for trace in traces if trace is not None), None)
     described = {"name": "", "sha256": "", "precision": None, "num_steps": None}
     if config is not None or known is not None:
-        described = dict(config or _config(known))  # type: ignore[arg-type]
+        described = dict(config or describe_config(known))  # type: ignore[arg-type]
     return Verdict(
         verdict="ERROR",
         purpose=purpose,
@@ -122,8 +120,8 @@ def error_verdict(
         created=_now(),
         config=described,
         legs=(
-            _leg(traces[0], names[0], paths[0], errors[0]),
-            _leg(traces[1], names[1], paths[1], errors[1]),
+            describe_leg(traces[0], names[0], paths[0], errors[0]),
+            describe_leg(traces[1], names[1], paths[1], errors[1]),
         ),
         tolerances=NO_TOLERANCES,
         floor=None,
@@ -171,11 +169,11 @@ def _verdict(
         verdict=name,
         purpose=purpose,
         mode=a.header["mode"],
-        headline=_headline(name, first, found, reasons, names, summary),
+        headline=headline(name, found.divergences, reasons, names, summary),
         run=run,
         created=_now(),
-        config=_config(a),
-        legs=(_leg(a, names[0]), _leg(b, names[1])),
+        config=describe_config(a),
+        legs=(describe_leg(a, names[0]), describe_leg(b, names[1])),
         tolerances={"file": rules.file, "sha256": rules.sha256},
         floor=None
         if floor is None
@@ -231,40 +229,6 @@ def _summary(found: Comparison) -> Mapping[str, Any]:
     }
 
 
-def _headline(
-    name: VerdictName,
-    first: Divergence | None,
-    found: Comparison,
-    reasons: Sequence[str],
-    names: tuple[str, str],
-    summary: Mapping[str, Any],
-) -> str:
-    """Return a sentence that makes sense alone."""
-    legs = f"{names[0]} and {names[1]}"
-    if first is not None:
-        others = len(found.divergences) - 1
-        more = f"; {others} more independent divergence{'s' * (others > 1)}" if others else ""
-        return f"{legs} part in {first.phase}{_where(first)}{more}"
-    if name == "INCONCLUSIVE":
-        return f"{legs} could not be judged to the end: {reasons[0]}"
-    what = f"{summary['num_examples']} examples"
-    if summary["num_steps"]:
-        what = f"{summary['num_steps']} steps and {what}"
-    worst = summary["max_relative_loss_difference"]
-    tail = "" if worst is None else f"; losses differ by {worst:.2g} at most"
-    return f"{legs} agree on {what}{tail}"
-
-
-def _where(entry: Divergence) -> str:
-    parts = [] if entry.step is None else [f"step {entry.step}"]
-    parts += [] if entry.example is None else [f"example {entry.example}"]
-    parts += [] if entry.position is None else [f"token {entry.position}"]
-    parts += [] if entry.tensor is None else [entry.tensor]
-    if not parts:
-        parts = [entry.field.removeprefix("header.facts.")]
-    return f" at {', '.join(parts)}" + (f" ({entry.hint})" if entry.hint else "")
-
-
 def _typed(trace: Trace, name: str) -> list[str]:
     """Warn of control tokens that a user typed: they encode as control tokens (S-05)."""
     typed = trace.tokens.filter(pl.col("typed_control_tokens") > 0).select("id").collect()["id"]
@@ -274,51 +238,6 @@ def _typed(trace: Trace, name: str) -> list[str]:
         f"{len(typed)} examples hold control tokens that were typed in a message, as {name} counts "
         f"them; they are control tokens to the model (first: {typed[0]})"
     ]
-
-
-def _config(trace: Trace) -> Mapping[str, Any]:
-    return {
-        "name": _config_name(trace),
-        "sha256": trace.header["config_sha256"],
-        "precision": _precision(trace),
-        "num_steps": trace.header["facts"].get("num_steps"),
-    }
-
-
-def _config_name(trace: Trace) -> str:
-    """Return the name in the run config when it still is the one that was run, else its file's."""
-    path = Path(trace.header["provenance"]["config_path"])
-    try:
-        raw = path.read_bytes()
-        if hashlib.sha256(raw).hexdigest() == trace.header["config_sha256"]:
-            return str(tomllib.loads(raw.decode("utf-8"))["name"])
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError, KeyError):
-        return path.stem
-    return path.stem
-
-
-def _precision(trace: Trace) -> str | None:
-    """Return the dtype of the parameters as the run config spells it; None when nothing trained."""
-    dtypes = trace.header["facts"].get("dtypes")
-    return None if dtypes is None else str(dtypes["param"]).rpartition(".")[2]
-
-
-def _leg(
-    trace: Trace | None, name: str, path: Path | str = "", error: str | None = None
-) -> LegRecord:
-    if trace is None:
-        return LegRecord(
-            name=name, stack=None, trace=str(path), code_sha256=None, versions={}, error=error
-        )
-    provenance = trace.header["provenance"]
-    return LegRecord(
-        name=name,
-        stack=provenance["stack"],
-        trace=str(trace.path),
-        code_sha256=provenance["code_sha256"],
-        versions=provenance["versions"],
-        error=error,
-    )
 
 
 def _span(trace: Trace) -> str:

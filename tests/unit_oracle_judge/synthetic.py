@@ -11,13 +11,14 @@ import hashlib
 import json
 import math
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from oracle.trace import Trace, read_trace
+if TYPE_CHECKING:
+    from oracle.trace import Trace
 
 CONTROL = {"<|endoftext|>": 0, "<|im_start|>": 1, "<|im_end|>": 2}
 NAMES = ("torch", "jax")
@@ -124,6 +125,8 @@ def write(path: Path, made: Documents) -> Path:
 
 def read(path: Path, made: Documents) -> Trace:
     """Write a trace and read it with the oracle's reader."""
+    from oracle.trace import read_trace
+
     return read_trace(write(path, made))
 
 

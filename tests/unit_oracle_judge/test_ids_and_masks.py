@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from oracle.hints_tokens import Side, ids_hint, mask_hint
+from oracle.hints_tokens import ids_hint, mask_hint
+from oracle.side import Side
 
 from .conftest import Judge, pair
 from .synthetic import row_of

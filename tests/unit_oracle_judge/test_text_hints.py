@@ -83,7 +83,7 @@ def test_text_fault_is_found_in_text_with_its_hint(judged: Judge, fault: str) ->
 
 
 def test_normalised_text_is_named() -> None:
-    from oracle.hints_tokens import text_hint
+    from oracle.hints_text import text_hint
 
     from .test_ids_and_masks import make
 

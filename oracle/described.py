@@ -1,0 +1,59 @@
+"""What a verdict says of a trace: its config, and the leg that wrote it."""
+
+from __future__ import annotations
+
+import hashlib
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from oracle.contract import LegRecord
+from oracle.trace import Trace
+
+
+def describe_config(trace: Trace) -> Mapping[str, Any]:
+    """Return name, hash, precision and length of the run, as far as the trace tells."""
+    return {
+        "name": _name(trace),
+        "sha256": trace.header["config_sha256"],
+        "precision": precision_of(trace),
+        "num_steps": trace.header["facts"].get("num_steps"),
+    }
+
+
+def _name(trace: Trace) -> str:
+    """Return the name in the run config when it still is the one that was run, else its file's."""
+    path = Path(trace.header["provenance"]["config_path"])
+    try:
+        raw = path.read_bytes()
+        if hashlib.sha256(raw).hexdigest() == trace.header["config_sha256"]:
+            return str(tomllib.loads(raw.decode("utf-8"))["name"])
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError, KeyError):
+        return path.stem
+    return path.stem
+
+
+def precision_of(trace: Trace) -> str | None:
+    """Return the dtype of the parameters as the run config spells it; None when nothing trained."""
+    dtypes = trace.header["facts"].get("dtypes")
+    return None if dtypes is None else str(dtypes["param"]).rpartition(".")[2]
+
+
+def describe_leg(
+    trace: Trace | None, name: str, path: Path | str = "", error: str | None = None
+) -> LegRecord:
+    """Return the record of a leg; without a trace only where it was expected, and its error."""
+    if trace is None:
+        return LegRecord(
+            name=name, stack=None, trace=str(path), code_sha256=None, versions={}, error=error
+        )
+    provenance = trace.header["provenance"]
+    return LegRecord(
+        name=name,
+        stack=provenance["stack"],
+        trace=str(trace.path),
+        code_sha256=provenance["code_sha256"],
+        versions=provenance["versions"],
+        error=error,
+    )

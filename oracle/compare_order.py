@@ -33,14 +33,15 @@ def compare_order(
     both = steps.filter(pl.col("in_a") & pl.col("in_b"))
     parted = both.filter(_differs("epoch") | _differs("examples"))
     given = _compare_examples_given(a, b, examples, names)
-    explained = explained_by_facts("order", parted_facts) or bool(given)
-    because = "order" if given else "echo"
+    # Only a train example that is lost, added or moved changes which examples a step takes.
+    of_train = any(entry.split == "train" for entry in given)
+    because = "order"
     if explained_by_facts("order", parted_facts):
         divergences, because, num_explained = [], "echo", parted.height + len(given)
-    elif explained:
+    elif of_train:
         divergences, num_explained = given, parted.height
     else:
-        divergences, num_explained = _compare_epochs(a, b, parted, names), 0
+        divergences, num_explained = given + _compare_epochs(a, b, parted, names), 0
     missing = _missing_steps(steps, names)
     return outcome(
         "order",

@@ -133,6 +133,17 @@ def test_an_edge_example_of_one_leg_only_is_a_divergence(judged: Judge) -> None:
     assert first.hint == "torch lost examples of the edge split"
 
 
+def test_a_lost_edge_example_does_not_explain_the_order_of_training(judged: Judge) -> None:
+    a, b = pair()
+    b["tokens"] = [row for row in b["tokens"] if row["id"] != "edge-002"]
+    count_again(b)
+    reorder(b, {2: b["steps"][2]["examples"][::-1]})
+    assert [(d.field, d.example) for d in judged(a, b).divergences] == [
+        ("tokens.id", "edge-002"),
+        ("steps.examples", a["steps"][2]["examples"][0]),
+    ]
+
+
 def test_unequal_step_counts_diverge(judged: Judge) -> None:
     a, b = pair()
     b["steps"] = b["steps"][:6]

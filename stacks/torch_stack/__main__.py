@@ -144,11 +144,9 @@ def _write_error(out: Path, nonce: str, kind: str, message: str) -> None:
 
 def _place(error: Exception) -> str:
     """Class and place of an unexpected error; its own text could hold data."""
-    frame = traceback.extract_tb(error.__traceback__)[-1]
-    own = [
-        one for one in traceback.extract_tb(error.__traceback__) if "torch_stack" in one.filename
-    ]
-    frame = own[-1] if own else frame
+    frames = traceback.extract_tb(error.__traceback__)
+    own = [one for one in frames if Path(one.filename).parent == Path(__file__).parent]
+    frame = (own or frames)[-1]
     return (
         f"S-26: {type(error).__name__} at {Path(frame.filename).name}:{frame.lineno} in "
         f"{frame.name}; this is a fault of the stack, run with ORACLE_DEBUG=1 to see more"

@@ -54,23 +54,27 @@ def load_inputs(config: Config) -> Inputs:
 
 
 def tokenize(
-    inputs: Inputs, table: "TokenTable | None", check_stop: Callable[[], None]
+    inputs: Inputs,
+    table: "TokenTable | None",
+    check_stop: Callable[[], None],
+    keep: bool = True,
 ) -> dict[str, list[Tokens]]:
     """Encode every split in the order train, eval, edge, and write each example to `table`.
 
+    Returns the examples that training needs, those of train and eval, unless `keep` is false.
     `check_stop` is called between batches and may raise.
     """
     encoder = Encoder(inputs.tokenizer)
-    examples: dict[str, list[Tokens]] = {}
+    examples: dict[str, list[Tokens]] = {"train": [], "eval": []}
     for name in SPLITS:
-        kept: list[Tokens] = []
-        split = inputs.splits[name]
+        split, num_done = inputs.splits[name], 0
         for rows in token_rows(split, inputs.template, encoder, inputs.config.data):
             check_stop()
             if table is not None:
-                table.write(name, len(kept), rows)
-            kept += [row.tokens for row in rows]
-        examples[name] = kept
+                table.write(name, num_done, rows)
+            if keep and name in examples:
+                examples[name] += [row.tokens for row in rows]
+            num_done += len(rows)
     if table is not None:
         table.close()
     return examples

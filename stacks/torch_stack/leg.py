@@ -47,7 +47,7 @@ class Leg:
 def render(leg: Leg) -> None:
     """The verb `render`: tokens of every example, and no training."""
     inputs = load_inputs(leg.config)
-    tokenize(inputs, TokenTable(leg.out), leg.check_stop)
+    tokenize(inputs, TokenTable(leg.out), leg.check_stop, keep=False)
     facts = data_facts(inputs)
     threads = leg.config.runtime.threads
     _write_header(leg, "render", facts, "cpu", threads)

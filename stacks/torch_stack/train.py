@@ -4,6 +4,7 @@ A micro-batches, B rows, T positions. `Trainer.step` is the whole step in order;
 of it is read by a `Watch` and changes nothing.
 """
 
+import dataclasses
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -169,17 +170,11 @@ class Trainer:
         """Unpacked, in file order, `micro_batch_size` rows each, padded each alone (S-20)."""
         if self.config.eval.every_steps == 0:
             return []
-        size = self.stream.shape.micro_batch_size
+        # A last batch that is not full has filler rows, which add nothing and keep one shape
+        shape = dataclasses.replace(self.stream.shape, accumulation_steps=1)
         found: list[MicroBatch] = []
-        for start in range(0, len(examples), size):
-            rows = [[one] for one in examples[start : start + size]]
-            shape = Shape(
-                accumulation_steps=1,
-                micro_batch_size=len(rows),
-                pad_id=self.stream.shape.pad_id,
-                padding_side=self.stream.shape.padding_side,
-                pad_multiple=self.stream.shape.pad_multiple,
-            )
+        for start in range(0, len(examples), shape.num_rows):
+            rows = [[one] for one in examples[start : start + shape.num_rows]]
             found += micro_batches(build_batch(rows, shape), self.device)
         return found
 

@@ -6,9 +6,10 @@ two query heads to a key/value head. Everything is made here, nothing is read fr
 
 import json
 import os
+import signal
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -182,6 +183,7 @@ def write_toml(path: Path, tables: dict[str, dict[str, Any]]) -> None:
 
 
 Run = Callable[..., Path]
+Main = Callable[[list[str]], int]
 
 
 @pytest.fixture
@@ -215,6 +217,23 @@ def run_leg(*arguments: str | Path, env: dict[str, str] | None = None) -> Any:
         env={**os.environ, "PYTHONPATH": str(ROOT), **(env or {})},
         check=False,
     )
+
+
+@pytest.fixture
+def in_process() -> Iterator[Main]:
+    """Calls the command in this process, and puts back what belongs to a process of its own."""
+    from stacks.torch_stack.__main__ import main
+
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    mask, environment, dtype = os.umask(0o022), dict(os.environ), torch.get_default_dtype()
+    os.umask(mask)
+    yield main
+    os.umask(mask)
+    os.environ.clear()
+    os.environ.update(environment)
+    torch.set_default_dtype(dtype)
+    for number, handler in handlers.items():
+        signal.signal(number, handler)
 
 
 def leg_arguments(config: Path, out: Path, verb: str = "train") -> list[str]:

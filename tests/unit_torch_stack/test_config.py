@@ -102,7 +102,7 @@ def test_a_number_is_finite(small_run: Run, text: str) -> None:
         load_config(path, path.parent)
 
 
-@pytest.mark.parametrize("name", ["Small", "-x", "a" * 65, 'a\\n'])
+@pytest.mark.parametrize("name", ["Small", "-x", "a" * 65, "a\\n"])
 def test_a_name_is_short_and_plain(small_run: Run, name: str) -> None:
     path = small_run()
     path.write_text(path.read_text().replace('name = "small"', f'name = "{name}"'))

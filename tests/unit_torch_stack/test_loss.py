@@ -25,14 +25,17 @@ def test_predictors_are_one_before_their_labels() -> None:
 
 def test_loss_and_gradient_by_hand() -> None:
     logits = torch.zeros(1, 1, 3, 2, dtype=torch.float64)
-    logits[0, 0, 0] = torch.tensor([math.log(3), 0], dtype=torch.float64)  # probabilities 3/4 and 1/4
+    logits[0, 0, 0] = torch.tensor(
+        [math.log(3), 0], dtype=torch.float64
+    )  # probabilities 3/4 and 1/4
     logits.requires_grad_()
     loss, n = loss_from_logits(logits, torch.tensor([[[-100, 1, 0]]]))
     assert n == 2
     assert math.isclose(loss.item(), (math.log(4) + math.log(2)) / 2, rel_tol=1e-15)
     loss.backward()  # type: ignore[no-untyped-call]
     expected = [[0.375, -0.375], [-0.25, 0.25], [0.0, 0.0]]
-    np.testing.assert_allclose(logits.grad.numpy()[0, 0], expected, rtol=1e-15)  # type: ignore[union-attr]
+    assert logits.grad is not None
+    np.testing.assert_allclose(logits.grad.numpy()[0, 0], np.array(expected), rtol=1e-15)
 
 
 def test_a_step_without_labels_is_zero_with_a_zero_gradient() -> None:

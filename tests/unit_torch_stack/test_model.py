@@ -72,7 +72,8 @@ def reference(folder: Path, config: dict[str, Any], row: tuple[Array, Array, Arr
     t = len(ids)
 
     def rms(x: Array, name: str) -> Array:
-        return w[name] * (x / np.sqrt(np.mean(x * x) + config["rms_norm_eps"]))
+        normed: Array = x / np.sqrt(np.mean(x * x) + config["rms_norm_eps"])
+        return w[name] * normed
 
     def linear(x: Array, name: str) -> Array:
         return w[name + ".weight"] @ x + w.get(name + ".bias", 0.0)

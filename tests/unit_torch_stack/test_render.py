@@ -1,7 +1,7 @@
 """Rendering and spans on templates whose output is plain to see (S-03, S-04)."""
 
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import pytest
 
@@ -61,7 +61,11 @@ def test_text_is_not_escaped_and_loop_controls_work() -> None:
 
 @pytest.mark.parametrize(
     "source",
-    ["{{ tools.x }}", "{{ raise_exception(messages[1].content) }}", "{{ messages[1].content + 1 }}"],
+    [
+        "{{ tools.x }}",
+        "{{ raise_exception(messages[1].content) }}",
+        "{{ messages[1].content + 1 }}",
+    ],
 )
 def test_an_error_of_the_engine_names_places_and_no_text(source: str) -> None:
     with pytest.raises(BadInput, match=r"template t does not render f line 3") as refusal:
@@ -119,7 +123,8 @@ def test_spans_match_those_of_apply_chat_template(tmp_path: Path) -> None:
     vocab = {character: number for number, character in enumerate(sorted(set(rendered.text)))}
     engine = Tokenizer(models.WordLevel(vocab))
     engine.pre_tokenizer = pre_tokenizers.Split("", "isolated")
-    tokenizer = PreTrainedTokenizerFast(tokenizer_object=engine)
+    load: Any = PreTrainedTokenizerFast  # untyped
+    tokenizer = load(tokenizer_object=engine)
     library = tokenizer.apply_chat_template(
         MESSAGES, chat_template=source, return_dict=True, return_assistant_tokens_mask=True
     )

@@ -39,11 +39,11 @@ def build(path: Path) -> Trainer:
     return Trainer(config, checkpoint, examples, inputs.pad_id, device)
 
 
-class FloatingDtypes(TorchDispatchMode):
+class FloatingDtypes(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Records the dtype of every floating tensor that an operation makes or is given."""
 
     def __init__(self) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self.seen: dict[torch.dtype, str] = {}
 
     def __torch_dispatch__(
@@ -62,7 +62,8 @@ class FloatingDtypes(TorchDispatchMode):
 
 
 def dtypes_of_steps(trainer: Trainer) -> dict[torch.dtype, str]:
-    with FloatingDtypes() as mode:
+    mode = FloatingDtypes()
+    with mode:
         for t in range(3):  # the third evaluates
             trainer.step(t)
     return mode.seen
@@ -109,9 +110,7 @@ def run_steps(trainer: Trainer) -> list[dict[str, Any]]:
 
 
 def test_accumulation_changes_nothing_but_rounding(small_run: Run) -> None:
-    whole = run_steps(
-        build(small_run(train__micro_batch_size=4, train__accumulation_steps=1))
-    )
+    whole = run_steps(build(small_run(train__micro_batch_size=4, train__accumulation_steps=1)))
     parts = run_steps(build(small_run(train__micro_batch_size=1, train__accumulation_steps=4)))
     for one, other in zip(whole, parts, strict=True):
         assert one["examples"] == other["examples"]

@@ -107,7 +107,8 @@ def test_shards_are_one_checkpoint(tmp_path: Path) -> None:
     index.write_text(json.dumps({"weight_map": {**where, "ghost": "a.safetensors"}}))
     with pytest.raises(BadInput, match="disagree on the tensor 'ghost'"):
         load_checkpoint(tmp_path, torch.float32)
-    for bad in ({}, {"weight_map": []}, {"weight_map": {"x": "../a.safetensors"}}):
+    faults: list[dict[str, Any]] = [{}, {"weight_map": []}, {"weight_map": {"x": "../a"}}]
+    for bad in faults:
         index.write_text(json.dumps(bad))
         with pytest.raises(BadInput, match="no weight_map"):
             load_checkpoint(tmp_path, torch.float32)

@@ -37,9 +37,10 @@ class ExampleIds:
 
     def add(self, example_id: str, path: Path, line: int) -> None:
         """Remember an id; refuses one that was there before, naming both places."""
-        first_path, first_line = self.places.setdefault(example_id, (path, line))
-        if (first_path, first_line) != (path, line):
+        if example_id in self.places:  # also when one file is named for two splits
+            first_path, first_line = self.places[example_id]
             raise _Refused(f"the id {example_id!r} is already that of {first_path}:{first_line}")
+        self.places[example_id] = (path, line)
 
 
 @dataclass(frozen=True, kw_only=True)

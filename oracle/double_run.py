@@ -244,6 +244,7 @@ def _floor(choice: str, run: Run, traces: tuple[Trace, Trace]) -> tuple[Path | N
     from oracle.floor import find_floor, leg_provenance
 
     legs = {t.header["provenance"]["stack"]: leg_provenance(t.header) for t in traces}
-    return find_floor(
-        run.path.parent / "floors", config_sha256=run.manifest.config_sha256, legs=legs
-    )
+    floors = run.path.parent / "floors"
+    path, why = find_floor(floors, config_sha256=run.manifest.config_sha256, legs=legs)
+    # That there is none at all, the verdict says itself; that one was refused, it cannot know.
+    return path, None if why is None or why.startswith("no floor") else why

@@ -10,6 +10,7 @@ import json
 import math
 import os
 import time
+from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +19,7 @@ from typing import Any, Literal
 from oracle.document import as_float
 
 PhaseOfLeg = Literal["starting", "rendering", "training", "done", "failed"]
+RATE_SECONDS = 20.0
 FOLDERS = ("", "tokens", "tensors", "snapshots", "checkpoint")
 
 
@@ -46,8 +48,7 @@ class LegTail:
         self.step: int | None = None
         self._offset = 0
         self._signature: object = None
-        self._first: tuple[float, int] | None = None  # when, and which step came first
-        self._rate: float | None = None
+        self._reached: deque[tuple[float, int]] = deque()  # when, which step
 
     def poll(self) -> bool:
         """Read what is new; return whether the leg gave a sign of life since the last call."""
@@ -65,7 +66,7 @@ class LegTail:
             step=self.step,
             loss=None if self.step is None else self.losses.get(self.step),
             losses=self.losses,
-            steps_per_second=self._rate,
+            steps_per_second=self._rate(),
         )
 
     def _phase(self) -> PhaseOfLeg:
@@ -99,12 +100,20 @@ class LegTail:
         self.losses[step] = loss
 
     def _measure(self) -> None:
-        # What a resumed leg had written before is read in one go and gives no rate.
+        """Note when a step was reached. What a resumed leg had written before comes in one go."""
         now = time.monotonic()
-        if self.step is not None and self._first is None:
-            self._first = (now, self.step)
-        elif self.step is not None and self._first is not None and self.step > self._first[1]:
-            self._rate = (self.step - self._first[1]) / (now - self._first[0])
+        if self.step is None or (self._reached and self._reached[-1][1] == self.step):
+            return
+        self._reached.append((now, self.step))
+        while len(self._reached) > 2 and now - self._reached[0][0] > RATE_SECONDS:
+            self._reached.popleft()
+
+    def _rate(self) -> float | None:
+        # Of late, not since the start: the first steps of a compiled leg take long.
+        if len(self._reached) < 2:
+            return None
+        (began, first), (ended, last) = self._reached[0], self._reached[-1]
+        return (last - first) / (ended - began) if ended > began else None
 
 
 def _signature(out: Path) -> tuple[tuple[str, int, int], ...]:

@@ -131,6 +131,11 @@ def test_a_repeated_id_is_told_with_both_places(tiny: TinyRun) -> None:
     assert f"the id 't3' is already that of {tiny.folder / 'train.jsonl'}:4" in sentence
 
 
+def test_one_file_for_two_splits_repeats_every_id(tiny: TinyRun) -> None:
+    tiny.set("data.eval", ["train.jsonl"])
+    assert "train.jsonl:1: the id 't0' is already that of" in refusal(tiny)
+
+
 @pytest.mark.parametrize(
     ("content", "expected"),
     [

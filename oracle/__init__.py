@@ -1,1 +1,4 @@
-"""The oracle: aligns what two training stacks did and gives a verdict. It imports no training framework and no stack."""
+"""The oracle: aligns what two training stacks did and gives a verdict.
+
+It imports no training framework and no stack.
+"""

@@ -32,7 +32,7 @@ class Fault:
     """One planted fault.
 
     `expect` names the phases that may be reported first. `config` holds changes of the base config
-    (section -> key -> value) for faults that show under some settings only.
+    (section -> key -> value, or key -> value) for faults that show under some settings only.
     """
 
     id: str
@@ -42,7 +42,7 @@ class Fault:
     expect: tuple[str, ...]
     planted_by: str
     patches: tuple[Patch, ...]
-    config: Mapping[str, Mapping[str, Any]]
+    config: Mapping[str, Any]
 
 
 def load_fault(path: Path) -> Fault:

@@ -219,7 +219,7 @@ def compare(a: Path, b: Path, **options: Any) -> None:
 @click.option("--example", help="The id of an example.")
 @_reveal
 def show(run: str, out: Path, **options: Any) -> None:
-    """Show a place of RUN: a run directory, its id, or the last letters of its id.
+    """Show a place of RUN: a run directory, its id, the end of its id, or `latest`.
 
     \b
     oracle show 83fe

@@ -6,6 +6,7 @@ runs/{name}-{UTC time}-{4 hex}/
     {leg}/              traces
     logs/{leg}.stdout   and .stderr
     verdict.json, report.html
+runs/latest             a link to the run that was begun last
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ from oracle.stacks import Stack
 Status = Literal["running", "finished", "failed", "interrupted"]
 Mode = Literal["train", "render"]
 MANIFEST_VERSION = "1"
+LATEST = "latest"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -132,7 +134,16 @@ def create_run(
             for leg, stack in zip(leg_names(stacks), stacks, strict=True)
         },
     )
-    return Run(path=path, manifest=manifest).updated()
+    run = Run(path=path, manifest=manifest).updated()
+    _point_latest(path)
+    return run
+
+
+def _point_latest(path: Path) -> None:
+    """Let `latest` beside the run lead to it: a link, replaced in one go."""
+    fresh = path.with_name(f".latest-{path.name}")
+    fresh.symlink_to(path.name)
+    fresh.replace(path.with_name(LATEST))
 
 
 def open_run(path: Path) -> Run:
@@ -157,11 +168,14 @@ def open_run(path: Path) -> Run:
 
 
 def find_run(text: str, out: Path) -> Run:
-    """Return the run of a path, an id, or the end of an id (`83fe`) below `out`."""
-    if (Path(text) / "run.json").exists():
-        return open_run(Path(text))
+    """Return the run of a path, an id, the end of an id (`83fe`), or `latest` below `out`."""
+    for path in (Path(text), out / LATEST if text == LATEST else Path(text)):
+        if (path / "run.json").exists():
+            return open_run(path.resolve())
     found = sorted(
-        path.parent for path in out.glob("*/run.json") if path.parent.name.endswith(text)
+        path.parent
+        for path in out.glob("*/run.json")
+        if path.parent.name.endswith(text) and not path.parent.is_symlink()
     )
     if len(found) == 1:
         return open_run(found[0])

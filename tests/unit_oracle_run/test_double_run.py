@@ -39,7 +39,7 @@ class Folder:
         return oracle(*self.argv(*options, **keywords))
 
     def only(self) -> Path:
-        (found,) = self.out.iterdir()
+        (found,) = (path for path in self.out.iterdir() if not path.is_symlink())
         return found
 
 
@@ -292,6 +292,16 @@ def test_a_run_is_found_by_the_end_of_its_id(folder: Folder) -> None:
     ended = oracle("show", "zzzz", "--out", str(folder.out))
     assert ended.returncode == 2
     assert "no run 'zzzz'" in ended.stderr
+
+
+def test_latest_leads_to_the_run_that_was_begun_last(folder: Folder) -> None:
+    folder.run()
+    first = folder.only()
+    assert oracle("show", "latest", "--out", str(folder.out)).returncode == 0
+    assert (folder.out / "latest").resolve() == first.resolve()
+    folder.run()
+    assert (folder.out / "latest").resolve() != first.resolve()
+    assert oracle("show", first.name, "--out", str(folder.out)).returncode == 0
 
 
 def test_traces_are_compared_after_the_fact(folder: Folder) -> None:

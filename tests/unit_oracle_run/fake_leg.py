@@ -200,10 +200,21 @@ def misbehave(options: Options, t: int) -> None:
         wait_for_the_other(options)
         print("Traceback: patient Smith said", file=sys.stderr)
         sys.exit(1)
-    if behaviour == "killed" or (behaviour == "killed-once" and not options.resume):
+    if behaviour == "killed-once" and not options.resume:
+        wait_for_the_footer_of_the_good_leg(options)
+        os.kill(os.getpid(), signal.SIGKILL)
+    if behaviour == "killed":
         os.kill(os.getpid(), signal.SIGKILL)
     if behaviour in ("hang", "stubborn"):
         time.sleep(600)
+
+
+def wait_for_the_footer_of_the_good_leg(options: Options) -> None:
+    """Until the leg named good is done: what is done must survive a resume."""
+    footer = options.out.parent / "good" / "done.json"
+    deadline = time.monotonic() + 10.0
+    while not footer.exists() and time.monotonic() < deadline:
+        time.sleep(0.02)
 
 
 def wait_for_the_other(options: Options) -> None:

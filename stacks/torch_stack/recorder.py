@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from stacks.torch_stack.numerics import Sketcher, tensor_sha256
-from stacks.torch_stack.trace import TensorTable
+from stacks.torch_stack.trace import TensorRow, TensorTable
 from stacks.torch_stack.train import Trainer
 
 
@@ -39,7 +39,13 @@ class Recorder:
         self._before = {}
 
     def _add(self, t: int, kind: str, named: Mapping[str, Tensor], hashed: bool = False) -> None:
-        for name, one in named.items():
-            statistics = self._sketcher.describe(name, one)
-            sha256 = tensor_sha256(one) if hashed else None
-            self._table.add(t, kind, name, list(one.shape), statistics, sha256)
+        for name, statistics in self._sketcher.describe(named).items():
+            row = TensorRow(
+                step=t,
+                kind=kind,
+                name=name,
+                shape=tuple(named[name].shape),
+                statistics=statistics,
+                sha256=tensor_sha256(named[name]) if hashed else None,
+            )
+            self._table.add(row)

@@ -7,6 +7,7 @@ rename. Nothing here reads the model or changes it.
 import hashlib
 import json
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
@@ -106,26 +107,29 @@ class StepLog:
         sync(Path(self._file.name))
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TensorRow:
+    """A row of `tensors/`: one tensor at one step (S-21)."""
+
+    step: int
+    kind: str
+    name: str
+    shape: tuple[int, ...]
+    statistics: Statistics
+    sha256: str | None
+
+
 class TensorTable:
     """Collects rows of `tensors/` and writes them a segment at a time."""
 
     def __init__(self, out: Path) -> None:
         self._folder = out / "tensors"
         self._folder.mkdir(exist_ok=True)
-        self._rows: list[dict[str, object]] = []
+        self._rows: list[TensorRow] = []
 
-    def add(
-        self,
-        step: int,
-        kind: str,
-        name: str,
-        shape: list[int],
-        statistics: Statistics,
-        sha256: str | None,
-    ) -> None:
-        """One row."""
-        row = {"step": step, "kind": kind, "name": name, "shape": shape, "sha256": sha256}
-        self._rows.append(row | vars(statistics))
+    def add(self, row: TensorRow) -> None:
+        """One row; its step is not before that of the last."""
+        self._rows.append(row)
 
     def is_full(self) -> bool:
         """Whether there is enough for a segment."""
@@ -133,10 +137,22 @@ class TensorTable:
 
     def close_segment(self) -> None:
         """Write what was collected, named after its first step."""
-        if self._rows:
-            path = self._folder / f"{self._rows[0]['step']:08d}.parquet"
-            _write_table(path, pa.Table.from_pylist(self._rows, schema=_TENSORS))
-            self._rows = []
+        rows, self._rows = self._rows, []
+        if not rows:
+            return
+        columns = [
+            pa.array([row.step for row in rows], pa.int64()),
+            pa.array([row.kind for row in rows], pa.string()),
+            pa.array([row.name for row in rows], pa.string()),
+            pa.array([row.shape for row in rows], pa.list_(pa.int64())),
+            pa.array([row.statistics.norm for row in rows], pa.float64()),
+            pa.array([row.statistics.mean for row in rows], pa.float64()),
+            pa.array([row.statistics.max_abs for row in rows], pa.float64()),
+            _lists([row.statistics.sketch for row in rows]),
+            pa.array([row.sha256 for row in rows], pa.string()),
+        ]
+        path = self._folder / f"{rows[0].step:08d}.parquet"
+        _write_table(path, pa.Table.from_arrays(columns, schema=_TENSORS))
 
 
 def _write_table(path: Path, table: pa.Table) -> None:

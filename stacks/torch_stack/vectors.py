@@ -23,7 +23,7 @@ from stacks.torch_stack.examples import parse_lines
 from stacks.torch_stack.inputs import load_inputs, tokenize
 from stacks.torch_stack.loss import loss_from_logits, micro_batch_sum, micro_batches
 from stacks.torch_stack.model import CausalLM
-from stacks.torch_stack.numerics import Sketcher, global_norm, tensors_sha256
+from stacks.torch_stack.numerics import Sketcher, Statistics, global_norm, tensors_sha256
 from stacks.torch_stack.render import Template
 from stacks.torch_stack.runtime import DTYPES, prepare_torch
 from stacks.torch_stack.tokenizer import load_tokenizer
@@ -271,7 +271,12 @@ def _adamw(case: Case) -> dict[str, object]:
 
 
 def _statistics(case: Case) -> dict[str, object]:
-    return vars(Sketcher().describe(case["name"], case.tensor(case["values"])))
+    (found,) = Sketcher().describe({case["name"]: case.tensor(case["values"])}).values()
+    return _plain(found)
+
+
+def _plain(statistics: Statistics) -> dict[str, object]:
+    return {**vars(statistics), "sketch": statistics.sketch.tolist()}
 
 
 def _tensors_sha256(case: Case) -> dict[str, object]:
@@ -293,11 +298,10 @@ def _gradients(case: Case) -> dict[str, object]:
         share.backward()  # type: ignore[no-untyped-call]
         total += share.item()
     grads = {name: one.grad for name, one in parameters.items() if one.grad is not None}
-    sketcher = Sketcher()
     return {
         "loss": total,
         "grad_norm": global_norm(list(grads.values())),
-        "grads": {name: vars(sketcher.describe(name, one)) for name, one in grads.items()},
+        "grads": {name: _plain(one) for name, one in Sketcher().describe(grads).items()},
     }
 
 

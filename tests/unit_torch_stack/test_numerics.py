@@ -8,8 +8,10 @@ import numpy as np
 import pytest
 import torch
 
+from stacks.torch_stack import numerics
 from stacks.torch_stack.numerics import (
     Sketcher,
+    Statistics,
     global_norm,
     signs,
     tensor_sha256,
@@ -50,35 +52,74 @@ def test_signs_are_those_of_the_integer_mix() -> None:
         assert signs(name, 300).tolist() == [sign(name, i) for i in range(300)]
 
 
-@pytest.mark.parametrize("shape", [(), (1,), (63,), (64,), (5, 40)])
-def test_statistics_of_a_tensor(shape: tuple[int, ...]) -> None:
-    tensor = torch.randn(shape, generator=torch.Generator().manual_seed(1))
+SHAPES = [(), (1,), (63,), (0, 3), (64,), (5, 40)]
+
+
+def tensors() -> dict[str, torch.Tensor]:
+    generator = torch.Generator().manual_seed(1)
+    return {f"w{n}": torch.randn(shape, generator=generator) for n, shape in enumerate(SHAPES)}
+
+
+def check(name: str, tensor: torch.Tensor, found: Statistics) -> None:
     values = tensor.double().flatten().tolist()
     sketch = [0.0] * 64
     for i, x in enumerate(values):
-        sketch[i % 64] += sign("w", i) * x
-    found = Sketcher().describe("w", tensor)
+        sketch[i % 64] += sign(name, i) * x
     assert found.norm == pytest.approx(math.sqrt(math.fsum(x * x for x in values)), rel=1e-14)
-    assert found.mean == pytest.approx(math.fsum(values) / len(values), rel=1e-12)
-    assert found.max_abs == max(map(abs, values))
-    assert found.sketch == pytest.approx(sketch, rel=1e-13, abs=1e-15)
+    mean = math.fsum(values) / len(values) if values else 0.0
+    assert found.mean == pytest.approx(mean, rel=1e-12)
+    assert found.max_abs == max(map(abs, values), default=0.0)
+    assert found.sketch.tolist() == pytest.approx(sketch, rel=1e-13, abs=1e-15)
+
+
+@pytest.mark.parametrize("pack_entries", [1 << 20, 100, 1])
+def test_statistics_of_tensors(monkeypatch: pytest.MonkeyPatch, pack_entries: int) -> None:
+    monkeypatch.setattr(numerics, "_PACK_ENTRIES", pack_entries)
+    named, sketcher = tensors(), Sketcher()
+    for round_number in range(2):  # work space is used again
+        found = sketcher.describe(named)
+        assert list(found) == list(named)
+        for name, one in named.items():
+            check(name, one, found[name])
+        named = {name: one * 3 + round_number for name, one in named.items()}
+
+
+def test_a_result_does_not_change_when_another_tensor_is_described() -> None:
+    sketcher, named = Sketcher(), tensors()
+    first = sketcher.describe(named)["w5"].sketch
+    before = first.tolist()
+    sketcher.describe({name: one + 1 for name, one in named.items()})
+    assert first.tolist() == before
 
 
 def test_a_transposed_tensor_is_read_row_by_row() -> None:
     tensor = torch.arange(12.0).view(3, 4).T
-    assert Sketcher().describe("w", tensor) == Sketcher().describe("w", tensor.contiguous())
+    found, plain = (Sketcher().describe({"w": one})["w"] for one in (tensor, tensor.contiguous()))
+    assert found.sketch.tolist() == plain.sketch.tolist()
     assert tensor_sha256(tensor) == tensor_sha256(tensor.contiguous())
 
 
-def test_a_tensor_without_entries_has_zeros() -> None:
-    found = Sketcher().describe("w", torch.zeros(0, 3))
-    assert (found.norm, found.mean, found.max_abs, found.sketch) == (0, 0, 0, (0.0,) * 64)
+def test_what_is_not_finite_stays_in_its_tensor() -> None:
+    named = {
+        "a": torch.tensor([1.0, -math.inf]),
+        "b": torch.tensor([3.0, 4.0]),
+        "c": torch.tensor([1.0, math.nan]),
+    }
+    found = Sketcher().describe(named)
+    assert (found["a"].norm, found["a"].max_abs, found["a"].mean) == (
+        math.inf,
+        math.inf,
+        -math.inf,
+    )
+    check("b", named["b"], found["b"])
+    assert math.isnan(found["c"].norm)
+    assert math.isnan(found["c"].max_abs)
 
 
 def test_describing_changes_nothing() -> None:
     tensor = torch.randn(100, dtype=torch.float64)
     before = tensor.clone()
-    Sketcher().describe("w", tensor)
+    Sketcher().describe({"w": tensor})
     global_norm([tensor])
     assert torch.equal(tensor, before)
 

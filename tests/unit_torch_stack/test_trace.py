@@ -15,6 +15,7 @@ from stacks.torch_stack.numerics import Statistics
 from stacks.torch_stack.tokens import TokenRow
 from stacks.torch_stack.trace import (
     StepLog,
+    TensorRow,
     TensorTable,
     TokenTable,
     cut,
@@ -22,7 +23,11 @@ from stacks.torch_stack.trace import (
     num_steps_written,
 )
 
-STATISTICS = Statistics(norm=math.inf, mean=0.1, max_abs=math.nan, sketch=(1.0,) * 64)
+STATISTICS = Statistics(norm=math.inf, mean=0.1, max_abs=math.nan, sketch=np.ones(64))
+
+
+def tensor_row(t: int, kind: str, shape: tuple[int, ...], sha256: str | None) -> TensorRow:
+    return TensorRow(step=t, kind=kind, name="w", shape=shape, statistics=STATISTICS, sha256=sha256)
 
 
 def row(name: str, ids: list[int]) -> TokenRow:
@@ -65,8 +70,18 @@ def test_step_lines_keep_floats_and_name_what_is_not_finite(tmp_path: Path) -> N
 
 def test_what_is_not_finite_is_itself_in_parquet(tmp_path: Path) -> None:
     table = TensorTable(tmp_path)
-    table.add(4, "grad", "w", [2, 3], STATISTICS, None)
-    table.add(5, "param", "w", [], STATISTICS, "0" * 64)
+    table.add(
+        tensor_row(
+            4,
+            "grad",
+            (
+                2,
+                3,
+            ),
+            None,
+        )
+    )
+    table.add(tensor_row(5, "param", (), "0" * 64))
     table.close_segment()
     table.close_segment()
     (path,) = (tmp_path / "tensors").iterdir()
@@ -88,9 +103,9 @@ def test_cutting_leaves_whole_rows_of_earlier_steps(tmp_path: Path) -> None:
     assert num_steps_written(tmp_path) == 6
     table = TensorTable(tmp_path)
     for t in (0, 2, 3):
-        table.add(t, "grad", "w", [], STATISTICS, None)
+        table.add(tensor_row(t, "grad", (), None))
     table.close_segment()
-    table.add(4, "grad", "w", [], STATISTICS, None)
+    table.add(tensor_row(4, "grad", (), None))
     table.close_segment()
     (tmp_path / "tensors/00000005.tmp").write_bytes(b"")
     cut(tmp_path, 3)

@@ -50,12 +50,9 @@ class Encoder:
         self._renumbered = {
             content: number
             for content, number in tokenizer.added.items()
-            if tokenizer.vocab.get(content, number) != number
+            if self._engine.token_to_id(content) != number
         }
-        self._is_total = all(character in tokenizer.vocab for character in _byte_alphabet())
-        self._num_bytes = {number: len(token) for token, number in tokenizer.vocab.items()} | {
-            number: len(token.encode()) for token, number in tokenizer.added.items()
-        }
+        self._first_lacking = tokenizer.first_lacking
 
     def encode(self, texts: Sequence[str], wheres: Sequence[str]) -> list[Encoded]:
         """Tokens of each text; `wheres` name the examples in errors."""
@@ -65,12 +62,16 @@ class Encoder:
             ids = encoding.ids
             if not ids:
                 raise BadInput(f"S-05: {where} has no token; remove it or mend the template")
-            if not self._is_total:
-                self._check_complete(ids, text, where)
             starts, ends = np.array(encoding.offsets, np.int32).T
             encoded = Encoded(ids=np.array(ids, np.int32), starts=starts, ends=ends)
             if self._renumbered:
                 self._renumber(text, encoded)
+            if encoded.ids.max() >= self._first_lacking:
+                at = int(encoded.ids.argmax())
+                raise BadInput(
+                    f"S-05: {where}: the vocabulary lacks the symbol of token {at} (characters "
+                    f"{encoded.starts[at]} to {encoded.ends[at]}); use a tokenizer that has it"
+                )
             outcomes.append(encoded)
         return outcomes
 
@@ -83,22 +84,6 @@ class Encoder:
     def count_control_tokens(self, contents: Sequence[str]) -> int:
         """Added tokens that the contents of messages hold (S-24, `typed_control_tokens`)."""
         return sum(len(self._added.findall(content)) for content in contents)
-
-    def _check_complete(self, ids: Sequence[int], text: str, where: str) -> None:
-        """The engine drops a byte that the vocabulary lacks without a word; S-05 looks it up."""
-        num_bytes, found = len(text.encode()), sum(self._num_bytes[number] for number in ids)
-        if found != num_bytes:
-            raise BadInput(
-                f"S-05: {where} has {num_bytes} bytes, but its tokens hold {found}: the vocabulary "
-                "lacks a byte; use a tokenizer with all 256"
-            )
-
-
-def _byte_alphabet() -> list[str]:
-    """The 256 characters that byte-level BPE writes bytes with."""
-    printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
-    others = [256 + number for number in range(256 - len(printable))]
-    return [chr(code) for code in (*printable, *others)]
 
 
 def target_mask(

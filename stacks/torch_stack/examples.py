@@ -24,6 +24,7 @@ ROLES = ("system", "user", "assistant")
 _CONTROL = re.compile("[\x00-\x1f\x7f]")
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _NONCHARACTER = re.compile("[\ufdd0\ufdd1]")
+_MAX_ID_CHARACTERS = 256
 _CHUNK_LINES = 5_000  # lines that are Python objects at one time, before they become Arrow columns
 
 Message = dict[str, str]
@@ -94,6 +95,11 @@ def _load_split(name: str, paths: Sequence[Path], seen: dict[str, str]) -> Split
         hashes.append(digest.hexdigest())
         num_lines.append(len(seen) - num_before)
     close_chunk()
+    if not sum(num_lines):
+        raise BadInput(
+            f"S-02: the split {name} has no example in {', '.join(map(str, paths))}; "
+            "list a file that has"
+        )
     return Split(
         name=name,
         conversations=concatenate_datasets(chunks),
@@ -175,8 +181,9 @@ def _check_example(value: object, refuse: Any) -> tuple[str, list[Message]]:
     if not isinstance(value, dict) or value.keys() != {"id", "messages"}:
         raise refuse('it is not an object with exactly the keys "id" and "messages"')
     example_id, messages = value["id"], value["messages"]
-    if not isinstance(example_id, str) or not example_id or _CONTROL.search(example_id):
-        raise refuse("id is not a non-empty string without control characters")
+    is_id = isinstance(example_id, str) and 1 <= len(example_id) <= _MAX_ID_CHARACTERS
+    if not is_id or _CONTROL.search(example_id):
+        raise refuse("id is not a string of 1 to 256 characters without control characters")
     if _SURROGATE.search(example_id):
         raise refuse("id holds an unpaired surrogate")
     if not isinstance(messages, list) or not messages:

@@ -52,6 +52,9 @@ class Template:
         os.environ.setdefault("HF_HUB_OFFLINE", "1")
         from transformers.utils import chat_template_utils
 
+        if "\r" in source:  # Jinja would read it as LF, other engines as it is
+            line = source[: source.index("\r")].count("\n") + 1
+            raise BadInput(f"S-03: the template {name} line {line} holds a CR; end lines with LF")
         self.name = name
         self._tracks = mask == "assistant"
         self._render_with_spans: Any = chat_template_utils._render_with_assistant_indices

@@ -71,8 +71,8 @@ class Table:
     def integer(self, key: str, minimum: int) -> int:
         """An integer of at least `minimum`; 3.0 and true are none."""
         value = self._take(key)
-        if isinstance(value, bool) or not isinstance(value, int) or value < minimum:
-            raise self._fail(key, value, f"an integer of at least {minimum}")
+        if isinstance(value, bool) or not isinstance(value, int) or not minimum <= value < 2**63:
+            raise self._fail(key, value, f"an integer of at least {minimum} that fits in 64 bits")
         return value
 
     def number(self, key: str, allowed: str, holds: Callable[[float], bool]) -> float:
@@ -80,7 +80,10 @@ class Table:
         value = self._take(key)
         if isinstance(value, bool) or not isinstance(value, int | float):
             raise self._fail(key, value, allowed)
-        number = float(value)
+        try:
+            number = float(value)
+        except OverflowError:  # an integer beyond the range of float64
+            number = math.inf
         if not (math.isfinite(number) and holds(number)):
             raise self._fail(key, value, allowed)
         return number

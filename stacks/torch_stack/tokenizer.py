@@ -55,6 +55,7 @@ class TokenizerFile:
     source: bytes
     sha256: str
     engine: "Tokenizer"
+    first_lacking: int  # the engine's ids from here on stand for symbols that `vocab` lacks
     added: Mapping[str, int]
     vocab: Mapping[str, int]
 
@@ -69,7 +70,7 @@ class TokenizerFile:
 
     def check_vocab_size(self, vocab_size: int, model: Path) -> None:
         """S-05: every id that can be produced is below the model's `vocab_size`."""
-        highest = max((*self.vocab.values(), *self.added.values()))
+        highest = self.first_lacking - 1
         if highest >= vocab_size:
             raise BadInput(
                 f"S-05: {self.path} can produce the id {highest}, but {model} has vocab_size "
@@ -90,19 +91,30 @@ def load_tokenizer(path: Path) -> TokenizerFile:
         raise BadInput(f"S-05: the tokenizer {path} is not JSON; use a tokenizer.json") from error
     _check_document(document, path)
     added = {token["content"]: token["id"] for token in document["added_tokens"]}
+    vocab = document["model"]["vocab"]
+    first_lacking = max((*vocab.values(), *added.values())) + 1
     return TokenizerFile(
         path=path,
         source=source,
         sha256=hashlib.sha256(source).hexdigest(),
-        engine=_build_engine(document, added, path),
+        engine=_build_engine(document, added, first_lacking, path),
+        first_lacking=first_lacking,
         added=added,
-        vocab=document["model"]["vocab"],
+        vocab=vocab,
     )
 
 
-def _build_engine(document: dict[str, Any], added: dict[str, int], path: Path) -> "Tokenizer":
+def _build_engine(
+    document: dict[str, Any], added: dict[str, int], first_lacking: int, path: Path
+) -> "Tokenizer":
     from tokenizers import Tokenizer
 
+    # The engine wants every symbol in its vocabulary, and drops a byte that is not. Symbols that
+    # the file lacks get ids above all others, so that one that is left over is seen.
+    vocab = document["model"]["vocab"]
+    merges = [_pair(merge) for merge in document["model"]["merges"]]
+    symbols = {*byte_alphabet(), *(part for pair in merges for part in (*pair, "".join(pair)))}
+    lacking = {symbol: first_lacking + n for n, symbol in enumerate(sorted(symbols - vocab.keys()))}
     # The engine gives an added token that its vocabulary lacks the next free id, whatever id the
     # file states; it looks for tokens that are not `normalized` first, so that a longer one that
     # is would lose; and it knows no default for a ByteLevel's flags. All three are put right here.
@@ -116,7 +128,7 @@ def _build_engine(document: dict[str, Any], added: dict[str, int], path: Path) -
         "pre_tokenizer": _with_flags(pre)
         if pre["type"] == "ByteLevel"
         else {**pre, "pretokenizers": [_with_flags(stage) for stage in pre["pretokenizers"]]},
-        "model": {**document["model"], "vocab": {**added, **document["model"]["vocab"]}},
+        "model": {**document["model"], "vocab": {**added, **vocab, **lacking}},
         "added_tokens": [{**token, "normalized": False} for token in document["added_tokens"]],
     }
     try:
@@ -162,7 +174,7 @@ def _check_model(model: Any, demand: Any) -> None:
     demand(isinstance(merges, list), "model.merges", "an array")
     pairs = set()
     for merge in merges:
-        pair = merge.split(" ") if isinstance(merge, str) else merge
+        pair = _pair(merge)
         is_pair = (
             isinstance(pair, list) and len(pair) == 2 and all(isinstance(x, str) for x in pair)
         )
@@ -224,6 +236,17 @@ def _check_added(added: Any, vocab: Mapping[str, int], demand: Any) -> None:
         for flag in ("special", "normalized"):
             demand(isinstance(token.get(flag), bool), f"{key} {flag}", "a boolean")
         demand(token["special"] or not token["normalized"], f"{key} normalized", "false")
+
+
+def byte_alphabet() -> list[str]:
+    """The 256 characters that byte-level BPE writes bytes with, printable ones first."""
+    printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
+    others = [256 + number for number in range(256 - len(printable))]
+    return [chr(code) for code in (*printable, *others)]
+
+
+def _pair(merge: Any) -> Any:
+    return merge.split(" ") if isinstance(merge, str) else merge
 
 
 def _is_id(value: object) -> bool:

@@ -16,7 +16,6 @@ from torch import Tensor
 from stacks.torch_stack.batch import BatchStream, Shape, build_batch
 from stacks.torch_stack.config import Config
 from stacks.torch_stack.encode import Tokens
-from stacks.torch_stack.errors import BadInput
 from stacks.torch_stack.loss import MicroBatch, micro_batch_sum, micro_batches
 from stacks.torch_stack.numerics import global_norm
 from stacks.torch_stack.runtime import DTYPES
@@ -74,8 +73,6 @@ class Trainer:
         pad_id: int,
         device: torch.device,
     ) -> None:
-        if not examples["train"]:
-            raise BadInput("S-08: the split train has no example; list a file that has under train")
         self.config, self.checkpoint, self.device = config, checkpoint, device
         self.dtype = DTYPES[config.train.precision]
         self.num_steps = config.train.num_steps

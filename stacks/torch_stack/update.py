@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from stacks.torch_stack.config import Optimizer, Schedule
+from stacks.torch_stack.errors import BadInput
 
 CLIP_EPSILON = 1e-6  # S-16
 
@@ -65,6 +66,12 @@ def build_optimizer(
 
     The group key `decay` says which is which; moments start at 0 and exist from the start.
     """
+    for entry in settings.frozen:
+        if not any(name.startswith(entry) for name in parameters):
+            raise BadInput(
+                f"S-18: optimizer.frozen holds {entry!r}, which begins no parameter's name; "
+                f"parameters are named like {min(parameters)}"
+            )
     groups: dict[bool, dict[str, object]] = {
         decay: {
             "params": [],

@@ -97,7 +97,7 @@ def answer(case: Mapping[str, Any], folder: Path) -> dict[str, object]:
             raise BadInput(f"S-27: {kind!r} is no kind of case; use one of {', '.join(_KINDS)}")
         output = _KINDS[kind](Case(kind=kind, input=case["input"], folder=folder, dtype=dtype))
     except BadInput as error:
-        output = {"error": str(error)}
+        return {"name": case["name"], "error": str(error)}
     finally:
         torch.set_default_dtype(default)
     return {"name": case["name"], "output": output}

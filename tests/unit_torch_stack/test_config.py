@@ -94,7 +94,14 @@ def test_a_wrong_value_is_refused_as_the_schema_refuses_it(
     assert not jsonschema.Draft202012Validator(SCHEMA).is_valid(document)
 
 
-@pytest.mark.parametrize("text", ["nan", "inf"])
+@pytest.mark.parametrize("value", [2**63, 10**400, 3.0])
+def test_an_integer_is_one_of_64_bits(small_run: Run, value: float) -> None:
+    path = small_run(eval__num_examples=value)
+    with pytest.raises(BadInput, match="num_examples"):
+        load_config(path, path.parent)
+
+
+@pytest.mark.parametrize("text", ["nan", "inf", "1" + "0" * 400])
 def test_a_number_is_finite(small_run: Run, text: str) -> None:
     path = small_run()
     path.write_text(path.read_text().replace("learning_rate = 0.01", f"learning_rate = {text}"))

@@ -103,12 +103,19 @@ def test_a_text_without_a_token_is_refused(tmp_path: Path) -> None:
         encode(tmp_path, "")
 
 
-def test_a_byte_that_the_vocabulary_lacks_is_refused(tmp_path: Path) -> None:
+def test_a_symbol_that_the_vocabulary_lacks_is_refused_where_it_is_left(tmp_path: Path) -> None:
     document = tokenizer_document()
-    del document["model"]["vocab"]["q"]
-    assert len(encode(tmp_path, "safe", document).ids) == 4
-    with pytest.raises(BadInput, match="5 bytes, but its tokens hold 4"):
-        encode(tmp_path, "quiet", document)
+    del document["model"]["vocab"]["a"]  # "an" and "ans" are there
+    assert encode(tmp_path, "nans", document).ids.tolist() == [ord("n"), 257]
+    with pytest.raises(BadInput, match=r"lacks the symbol of token 1 \(characters 1 to 2\)"):
+        encode(tmp_path, "nab", document)
+    document["model"]["merges"].append(["b", "c"])  # its result is not there
+    assert encode(tmp_path, "cb", document).ids.tolist() == [ord("c"), ord("b")]
+    with pytest.raises(BadInput, match="token 0"):
+        encode(tmp_path, "bc", document)
+    flags = {"lstrip": False, "rstrip": False, "single_word": False, "normalized": False}
+    document["added_tokens"].append({"id": 279, "content": "bc", "special": True, **flags})
+    assert encode(tmp_path, "bcc", document).ids.tolist() == [279, ord("c")]
 
 
 def encoded(*ranges: tuple[int, int]) -> Encoded:

@@ -54,6 +54,7 @@ REFUSED = {
     "missing key": b'{"id": "a"}',
     "unknown key": line(more=1),
     "empty id": line(id=""),
+    "long id": line(id="a" * 257),
     "number as id": line(id=1),
     "control character in id": line(id="a\x7f"),
     "no messages": line(messages=[]),
@@ -83,10 +84,10 @@ def test_a_surrogate_pair_is_one_character() -> None:
 
 
 def test_splits_keep_order_place_and_hash(tmp_path: Path) -> None:
-    paths = [tmp_path / name for name in ("1", "2", "3", "4")]
-    for path, ids in zip(paths, ("ab", "c", "de", ""), strict=True):
+    paths = [tmp_path / name for name in ("1", "2", "3", "4", "5")]
+    for path, ids in zip(paths, ("ab", "c", "de", "", "f"), strict=True):
         path.write_bytes(b"\n".join(line(id=one) for one in ids))
-    splits = load_splits({"train": paths[:2], "eval": [paths[2]], "edge": [paths[3]]})
+    splits = load_splits({"train": paths[:2], "eval": [paths[2]], "edge": paths[3:]})
     train = splits["train"]
     assert train.conversations["id"][:] == ["a", "b", "c"]
     assert train.conversations[2]["messages"] == [USER]
@@ -97,7 +98,7 @@ def test_splits_keep_order_place_and_hash(tmp_path: Path) -> None:
     ]
     digests = tuple(hashlib.sha256(path.read_bytes()).hexdigest() for path in paths[:2])
     assert train.files_sha256 == digests
-    assert len(splits["edge"].conversations) == 0
+    assert splits["edge"].where(0) == f"{paths[4]} line 1"
 
 
 def test_ids_are_unique_over_splits(tmp_path: Path) -> None:
@@ -106,6 +107,14 @@ def test_ids_are_unique_over_splits(tmp_path: Path) -> None:
     two.write_bytes(line(id="b") + b"\n" + line(id="a"))
     with pytest.raises(BadInput, match=r"two line 2: the id 'a' was used before at .*one line 1"):
         load_splits({"train": [one], "eval": [two], "edge": []})
+
+
+def test_each_split_holds_an_example(tmp_path: Path) -> None:
+    one, none = tmp_path / "one", tmp_path / "none"
+    one.write_bytes(line(id="a" * 256))
+    none.write_bytes(b"")
+    with pytest.raises(BadInput, match="the split eval has no example in .*none"):
+        load_splits({"train": [one], "eval": [none], "edge": [one]})
 
 
 def test_a_missing_file_is_bad_input(tmp_path: Path) -> None:

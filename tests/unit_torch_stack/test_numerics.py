@@ -32,6 +32,7 @@ def test_norms_are_accurate_in_every_precision(dtype: torch.dtype) -> None:
 def test_norms_do_not_hide_what_is_not_finite() -> None:
     assert math.isnan(global_norm([torch.tensor([1.0, math.nan])]))
     assert global_norm([torch.tensor([1.0, math.inf])]) == math.inf
+    assert global_norm([torch.tensor([1e200], dtype=torch.float64)]) == math.inf  # overflow
     assert global_norm([torch.tensor([1e30, 1e30])]) == pytest.approx(math.sqrt(2) * 1e30)
 
 

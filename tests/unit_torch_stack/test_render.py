@@ -133,6 +133,11 @@ def test_spans_match_those_of_apply_chat_template(tmp_path: Path) -> None:
     assert sum(own) == len("secret é")
 
 
+def test_a_carriage_return_in_a_template_is_refused() -> None:
+    with pytest.raises(BadInput, match="line 2 holds a CR"):
+        render("a\nb\r\n", "all")
+
+
 def test_a_template_file_is_read_as_bytes(tmp_path: Path) -> None:
     path = tmp_path / "t.jinja"
     path.write_bytes("é{{ eos_token }}\n".encode())

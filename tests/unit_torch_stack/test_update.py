@@ -8,6 +8,7 @@ import torch
 from torch import nn
 
 from stacks.torch_stack.config import Optimizer, Schedule
+from stacks.torch_stack.errors import BadInput
 from stacks.torch_stack.update import (
     apply_update,
     build_optimizer,
@@ -121,7 +122,7 @@ def test_updates_are_those_of_the_formula(dtype: torch.dtype) -> None:
 
 def test_bias_corrections_of_a_late_update_are_float64() -> None:
     one = nn.Parameter(torch.ones(1, dtype=torch.float64))
-    optimizer = build_optimizer({"a": one}, settings(decay="none", beta2=0.999999))
+    optimizer = build_optimizer({"a": one}, settings(decay="none", beta2=0.999999, frozen=()))
     optimizer.state[one]["step"].fill_(99_999)
     one.grad = torch.ones(1, dtype=torch.float64)
     apply_update(optimizer, 1.0)
@@ -129,6 +130,12 @@ def test_bias_corrections_of_a_late_update_are_float64() -> None:
     m_hat = 0.1 / (1 - 0.9**u)
     v_hat = (1 - 0.999999) / (1 - 0.999999**u)
     assert one.item() == pytest.approx(1 - m_hat / (math.sqrt(v_hat) + 1e-6), rel=1e-13)
+
+
+def test_a_frozen_entry_that_begins_no_name_is_refused() -> None:
+    parameters = {"model.norm.weight": nn.Parameter(torch.ones(1))}
+    with pytest.raises(BadInput, match=r"holds 'norm', which begins no parameter"):
+        build_optimizer(parameters, settings(frozen=("model.", "norm")))
 
 
 def test_frozen_names_are_prefixes_and_everything_may_be_frozen() -> None:

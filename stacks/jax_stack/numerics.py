@@ -8,29 +8,34 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import lax
 from jax.extend import core
 from jaxtyping import Array, Float, UInt32
 
 NUM_BUCKETS = 64
+EXPONENT_BITS = 0x7FF0000000000000  # of a float64
+SMALLEST_NORMAL = 2.0**-1022
 
 
 def global_norm(tensors: Iterable[Float[Array, "..."]]) -> Float[Array, ""]:
     """sqrt(sum of squares of all entries), in float64 whatever the precision (S-15).
 
-    Entries are scaled by a power of two first, which is exact, so that no square overflows or
+    Entries are divided by a power of two first, which is exact, so that no square overflows or
     vanishes.
     """
     wide = [tensor.astype(jnp.float64) for tensor in tensors if tensor.size]
     if not wide:
         return jnp.zeros((), jnp.float64)
-    largest = jnp.max(jnp.stack([jnp.max(jnp.abs(tensor)) for tensor in wide]))
-    usable = jnp.isfinite(largest) & (largest > 0)
-    _, exponent = jnp.frexp(jnp.where(usable, largest, 1))
-    half = exponent // 2  # in two factors, for 2^-exponent alone may overflow
-    first, second = jnp.ldexp(1.0, -half), jnp.ldexp(1.0, half - exponent)
-    squares = [jnp.sum(jnp.square(tensor * first * second)) for tensor in wide]
-    total = jnp.sum(jnp.stack(squares))
-    return jnp.ldexp(jnp.sqrt(total), exponent)
+    scale = _power_of_two(jnp.max(jnp.stack([jnp.max(jnp.abs(tensor)) for tensor in wide])))
+    squares = [jnp.sum(jnp.square(tensor / scale)) for tensor in wide]
+    return jnp.sqrt(jnp.sum(jnp.stack(squares))) * scale
+
+
+def _power_of_two(x: Float[Array, ""]) -> Float[Array, ""]:
+    """The largest power of two up to x >= 0, by its bits; 1 when x is not finite."""
+    exponent = lax.bitcast_convert_type(x, jnp.uint64) & jnp.uint64(EXPONENT_BITS)
+    power = jnp.maximum(lax.bitcast_convert_type(exponent, jnp.float64), SMALLEST_NORMAL)
+    return jnp.where(jnp.isfinite(x), power, 1.0)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,26 +62,16 @@ def sketch_signs(num_entries: int, key: UInt32[Array, ""]) -> Float[Array, " n"]
     return jnp.where(z >> 31 == 1, -1.0, 1.0)
 
 
-def _max_abs(x: Float[Array, " n"]) -> Float[Array, ""]:
-    """The largest magnitude, NaN when there is one: XLA's fast maximum may drop it."""
-    return jnp.where(jnp.any(jnp.isnan(x)), jnp.nan, jnp.max(jnp.abs(x)))
-
-
+@jax.jit
 def _summarise(x: Float[Array, "..."], key: UInt32[Array, ""]) -> Float[Array, " 67"]:
-    """norm, mean, max_abs, then the 64 numbers of the sketch."""
+    """norm, mean, max_abs, then the 64 numbers of the sketch; compiled once for each shape."""
     flat = x.reshape(-1).astype(jnp.float64)
     if not flat.size:
         return jnp.zeros(3 + NUM_BUCKETS, jnp.float64)
     signed = jnp.pad(flat * sketch_signs(flat.size, key), (0, -flat.size % NUM_BUCKETS))
     sketch = jnp.sum(signed.reshape(-1, NUM_BUCKETS), axis=0)
-    return jnp.concatenate(
-        [jnp.stack([global_norm([flat]), jnp.mean(flat), _max_abs(flat)]), sketch]
-    )
-
-
-@jax.jit
-def _summarise_all(tensors: dict[str, Array], keys: dict[str, Array]) -> dict[str, Array]:
-    return {name: _summarise(tensor, keys[name]) for name, tensor in tensors.items()}
+    scalars = jnp.stack([global_norm([flat]), jnp.mean(flat), jnp.max(jnp.abs(flat))])
+    return jnp.concatenate([scalars, sketch])
 
 
 @jax.jit
@@ -88,10 +83,11 @@ def difference(after: dict[str, Array], before: dict[str, Array]) -> dict[str, A
 
 
 def statistics(tensors: Mapping[str, Array]) -> dict[str, Statistics]:
-    """Name -> statistics, by a compiled function of its own: it cannot change the step's bits."""
-    keys = {name: jnp.asarray(sketch_key(name), jnp.uint32) for name in tensors}
-    summaries = jax.device_get(_summarise_all(dict(tensors), keys))
-    return {name: _unpack(np.asarray(summary)) for name, summary in summaries.items()}
+    """Name -> statistics, by a program of its own: it cannot change the step's bits."""
+    summaries = {
+        name: _summarise(tensor, np.uint32(sketch_key(name))) for name, tensor in tensors.items()
+    }
+    return {name: _unpack(values) for name, values in jax.device_get(summaries).items()}
 
 
 def _unpack(summary: np.ndarray) -> Statistics:

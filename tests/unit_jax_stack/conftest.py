@@ -16,10 +16,10 @@ import jax
 import numpy as np
 import pytest
 
-jax.config.update("jax_enable_x64", True)
+jax.config.update("jax_enable_x64", True)  # type: ignore[no-untyped-call]
 
-from stacks.jax_stack.encode import ALPHABET
-from stacks.jax_stack.safetensors import write_tensors
+from stacks.jax_stack.encode import ALPHABET  # noqa: E402
+from stacks.jax_stack.safetensors import write_tensors  # noqa: E402
 
 ROOT = Path(__file__).resolve().parents[2]
 SPECIAL = ("<|endoftext|>", "<|im_start|>", "<|im_end|>")

@@ -74,7 +74,9 @@ def test_an_epoch_takes_every_example_once_and_no_step_spans_two() -> None:
     steps = data_of(10).steps(Position(epoch=0, row=0))
     first = [next(steps) for _ in range(3)]
     assert [step.epoch for step in first] == [0, 0, 0]
-    assert sorted(sum((step.examples for step in first), [])) == sorted(f"x{i}" for i in range(10))
+    assert sorted(name for step in first for name in step.examples) == sorted(
+        f"x{i}" for i in range(10)
+    )
     assert len(first[2].examples) == 2
     assert first[2].following == Position(epoch=1, row=0)
     assert next(steps).epoch == 1

@@ -2,6 +2,7 @@
 
 import json
 import random
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -125,9 +126,7 @@ def test_merging_agrees_with_the_plain_loop_of_the_clause() -> None:
     for _ in range(500):
         text = rng.choices("ab", k=rng.randrange(1, 14))
         expected = list(text)
-        while found := [
-            (ranks[p], i) for i, p in enumerate(zip(expected, expected[1:])) if p in ranks
-        ]:
+        while found := [(ranks[p], i) for i, p in enumerate(pairwise(expected)) if p in ranks]:
             i = min(found)[1]
             expected[i : i + 2] = [expected[i] + expected[i + 1]]
         assert merge(list(text), ranks) == expected

@@ -6,6 +6,8 @@ from stacks.jax_stack.errors import BadInput
 from stacks.jax_stack.examples import Messages
 from stacks.jax_stack.render import Rendered, Renderer
 
+FOR = "{% for m in messages %}"
+BLOCK = "{% generation %}y{% endgeneration %}"
 USER: Messages = [{"role": "user", "content": "u"}, {"role": "assistant", "content": "a"}]
 
 
@@ -33,8 +35,8 @@ def spans(source: str, messages: Messages = USER) -> tuple[str, list[str]]:
         ("{{ bos_token }}{{ eos_token }}{{ add_generation_prompt }}", "<s></s>False"),
         ("{{ missing }}|{{ none }}|{{ true }}", "|None|True"),
         ("{{ '<&>' }}{{ '<&\"'|e }}", "<&>&lt;&amp;&#34;"),
-        ("{% for m in messages %}{% if loop.last %}{% break %}{% endif %}{{ m.content }}{% endfor %}", "u"),
-        ("{% for m in messages %}{% if loop.first %}{% continue %}{% endif %}{{ m.role }}{% endfor %}", "assistant"),
+        (FOR + "{% if loop.last %}{% break %}{% endif %}{{ m.content }}{% endfor %}", "u"),
+        (FOR + "{% if loop.first %}{% continue %}{% endif %}{{ m.role }}{% endfor %}", "assistant"),
         ("{{ {'b': 1, 'a': '<é>'}|tojson }}", '{"a": "\\u003c\\u00e9\\u003e", "b": 1}'),
         ("{% set x = 0 %}{% filter upper %}{% set x = 1 %}q{% endfilter %}{{ x }}", "Q0"),
         ("{{ 'a\nb'|indent }}|{{ 'a\n'|indent(2) }}", "a\n    b|a\n"),
@@ -59,9 +61,7 @@ def test_white_space_control_of_generation_tags_acts_as_on_any_block_tag() -> No
 
 
 def test_one_span_for_each_execution_and_none_for_an_empty_one() -> None:
-    source = (
-        "{% for m in messages %}{% generation %}{{ m.content[1:] }}{% endgeneration %}{% endfor %}"
-    )
+    source = FOR + "{% generation %}{{ m.content[1:] }}{% endgeneration %}{% endfor %}"
     messages = [{"role": "user", "content": c} for c in ("-ab", "-", "-c")]
     rendered = render(source, messages, "assistant")
     assert (rendered.text, rendered.spans) == ("abc", [(0, 2), (2, 3)])
@@ -89,11 +89,12 @@ def test_with_mask_all_the_tags_trim_and_their_spans_are_ignored() -> None:
     ("source", "words"),
     [
         ("{{ 'no tags' }}", "put {% generation %} before"),
-        ("{% generation %}{% generation %}x{% endgeneration %}{% endgeneration %}", "inside another"),
-        ("{% set x %}{% generation %}y{% endgeneration %}{% endset %}", "inside a set block"),
-        ("{% macro f() %}{% generation %}y{% endgeneration %}{% endmacro %}", "inside a macro block"),
-        ("{% filter upper %}{% generation %}y{% endgeneration %}{% endfilter %}", "inside a filter"),
-        ("{% for m in [1] %}{% generation %}{% break %}{% endgeneration %}{% endfor %}", "`break` leaves"),
+        ("{% generation %}" + BLOCK + "{% endgeneration %}", "inside another"),
+        ("{% set x %}" + BLOCK + "{% endset %}", "inside a set block"),
+        ("{% macro f() %}" + BLOCK + "{% endmacro %}", "inside a macro block"),
+        ("{% filter upper %}" + BLOCK + "{% endfilter %}", "inside a filter"),
+        ("{% call f() %}" + BLOCK + "{% endcall %}", "inside a call block"),
+        (FOR + "{% generation %}{% break %}{% endgeneration %}{% endfor %}", "`break` leaves"),
         ("{% generation %}{{ strftime_now('%Y') }}{% endgeneration %}", "strftime_now"),
         ("{% generation %}{% if %}{% endgeneration %}", "line 1"),
         ("a\n{% generation %}{% set x = 1 %}", "cannot parse"),

@@ -1,0 +1,66 @@
+"""The stack against the golden vectors: computed by hand or by the reference, never by a stack."""
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from stacks.jax_stack.__main__ import main
+from stacks.jax_stack.vectors import answer
+
+from .conftest import ROOT
+
+FILES = sorted((ROOT / "data/vectors").glob("S-*.json"))
+WHOLE_RUNS = "S-20"  # four trainings; tests/contract answers them through the command line
+
+
+def difference(found: Any, expected: Any, rtol: float, atol: float, place: str = "") -> str | None:
+    """The first place where two values do not match by S-27, or None."""
+    numbers = [isinstance(x, int | float) and not isinstance(x, bool) for x in (found, expected)]
+    if all(numbers):
+        close = abs(found - expected) <= rtol * max(abs(found), abs(expected)) + atol
+        return None if close else f"{place}: {found!r}, not {expected!r}"
+    if type(found) is not type(expected):
+        return f"{place}: {type(found)}, not {type(expected)}"
+    if isinstance(found, dict):
+        if found.keys() != expected.keys():
+            return f"{place}: keys {sorted(found)}, not {sorted(expected)}"
+        pairs = [(f"{place}.{key}", found[key], expected[key]) for key in expected]
+    elif isinstance(found, list):
+        if len(found) != len(expected):
+            return f"{place}: length {len(found)}, not {len(expected)}"
+        pairs = [
+            (f"{place}[{i}]", *both) for i, both in enumerate(zip(found, expected, strict=True))
+        ]
+    else:
+        return None if found == expected else f"{place}: {found!r}, not {expected!r}"
+    return next((d for p, a, b in pairs if (d := difference(a, b, rtol, atol, p))), None)
+
+
+@pytest.mark.parametrize(
+    "path", [path for path in FILES if path.stem != WHOLE_RUNS], ids=lambda path: path.stem
+)
+def test_golden_vectors(path: Path, tmp_path: Path) -> None:
+    out = tmp_path / "answers.json"
+    assert main(["vectors", "--in", str(path), "--out", str(out)]) == 0
+    cases = json.loads(path.read_text())["cases"]
+    answers = json.loads(out.read_text())["answers"]
+    assert [case["name"] for case in cases] == [entry["name"] for entry in answers]
+    for case, entry in zip(cases, answers, strict=True):
+        if case["expected"] == {"error": True}:
+            assert list(entry["output"]) == ["error"], case["name"]
+            continue
+        rtol, atol = case.get("rtol") or 0.0, case.get("atol") or 0.0
+        assert difference(entry["output"], case["expected"], rtol, atol) is None, case["name"]
+
+
+def test_the_judge_of_this_test_can_fail() -> None:
+    assert difference({"a": [1.0]}, {"a": [1.0 + 1e-9]}, 1e-10, 0.0) is not None
+    assert difference([math.inf], ["Infinity"], 0.0, 0.0) is not None
+
+
+def test_a_refused_case_is_answered_with_its_sentence() -> None:
+    found = answer("x", "conversations", {"text": "{"}, Path())
+    assert list(found["output"]) == ["error"]

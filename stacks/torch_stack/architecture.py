@@ -106,15 +106,20 @@ class _Reader:
 
     def size(self, key: str) -> int:
         value = self.value(key)
-        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-            raise self.refuse(key, "an integer of at least 1")
+        if isinstance(value, bool) or not isinstance(value, int) or not 0 < value < 2**31:
+            raise self.refuse(key, "an integer of at least 1 and below 2^31")
         return value
 
     def positive(self, key: str, value: object) -> float:
-        is_number = isinstance(value, int | float) and not isinstance(value, bool)
-        if not (is_number and math.isfinite(value) and value > 0):  # type: ignore[arg-type, operator]
+        if isinstance(value, bool) or not isinstance(value, int | float):
             raise self.refuse(key, "a finite number above 0")
-        return float(value)  # type: ignore[arg-type]
+        try:
+            number = float(value)
+        except OverflowError:  # an integer beyond the range of float64
+            number = math.inf
+        if not (math.isfinite(number) and number > 0):
+            raise self.refuse(key, "a finite number above 0")
+        return number
 
     def flag(self, key: str, value: object) -> bool:
         if not isinstance(value, bool):

@@ -142,7 +142,7 @@ def load_config(path: Path, root: Path) -> Config:
         raise BadInput(
             f"S-01: the run config {path} cannot be read: {error.strerror}; check --config"
         ) from error
-    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+    except (ValueError, RecursionError) as error:  # not UTF-8, not TOML, or beyond Python
         raise BadInput(
             f"S-01: the run config {path} is not a TOML document: {error}; correct it"
         ) from error

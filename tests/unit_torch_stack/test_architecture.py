@@ -56,6 +56,8 @@ def test_the_rope_base_has_two_places() -> None:
         {"num_key_value_heads": 3},
         {"vocab_size": None},
         {"rms_norm_eps": 0},
+        {"rms_norm_eps": 10**400},
+        {"vocab_size": 10**30},
         {"rms_norm_eps": "1e-5"},
         {"tie_word_embeddings": None},
         {"hidden_act": "gelu"},

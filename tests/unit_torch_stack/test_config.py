@@ -137,6 +137,9 @@ def test_no_toml_and_no_file_are_bad_input(tmp_path: Path) -> None:
     path.write_bytes(b"name = \xff")
     with pytest.raises(BadInput, match="not a TOML document"):
         load_config(path, tmp_path)
+    path.write_text("seed = " + "1" * 5_000)
+    with pytest.raises(BadInput, match="not a TOML document"):
+        load_config(path, tmp_path)
     path.write_text("seed = 1\nseed = 2\n")
     with pytest.raises(BadInput, match="not a TOML document"):
         load_config(path, tmp_path)

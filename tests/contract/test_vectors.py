@@ -52,6 +52,15 @@ def run_stack(stack: str, given: Path, out: Path) -> subprocess.CompletedProcess
     )
 
 
+def output_of(entry: dict[str, Any]) -> Any:
+    """The output of an answer, or `{"error": sentence}`; other keys match nothing."""
+    if entry.keys() == {"name", "error"}:
+        return {"error": entry["error"]}
+    output = entry.get("output")
+    is_output = isinstance(output, dict) and "error" not in output
+    return output if is_output and entry.keys() == {"name", "output"} else {"malformed": entry}
+
+
 @cache
 def answers(stack: str) -> dict[str, Any]:
     """`S-xx name` -> output; a stack that gives no file gives its last lines instead."""
@@ -79,7 +88,7 @@ def answers(stack: str) -> dict[str, Any]:
     order = [entry["name"] for entry in record["answers"]]
     return {
         "order": order,
-        "outputs": {entry["name"]: entry["output"] for entry in record["answers"]},
+        "outputs": {entry["name"]: output_of(entry) for entry in record["answers"]},
     }
 
 
@@ -87,6 +96,14 @@ def mismatches(case: Case, output: Any) -> list[str]:
     """What is wrong with an answer, by the rule of S-27."""
     tolerance = {"rtol": case["rtol"], "atol": case.get("atol", 0.0)}
     return list(differences(case["expected"], output, **tolerance))
+
+
+def test_an_answer_holds_an_output_or_an_error() -> None:
+    refused = {"name": "x", "kind": "rows", "input": {}, "expected": {"error": True}, "rtol": 0.0}
+    assert mismatches(refused, output_of({"name": "x", "error": "a sentence"})) == []
+    assert mismatches(refused, output_of({"name": "x", "output": {"error": "a sentence"}}))
+    assert mismatches(refused, output_of({"name": "x", "output": {}, "error": "a sentence"}))
+    assert output_of({"name": "x", "output": {"rows": []}}) == {"rows": []}
 
 
 @pytest.mark.parametrize("stack", STACKS)

@@ -20,7 +20,7 @@ from tests.reference.hashes import tensors_sha256
 from tests.reference.loss import step_loss
 from tests.reference.matching import from_json
 from tests.reference.model import Model, Rows
-from tests.reference.optimizer import AdamW, Tensors, clip_factor, global_norm, is_trainable
+from tests.reference.optimizer import AdamW, Tensors, clip_factor, global_norm, trainable_names
 from tests.reference.order import epoch_order
 from tests.reference.render import Template
 from tests.reference.rows import fill_rows
@@ -206,7 +206,7 @@ def schedule(given: Input, _root: Path, number: Number) -> Output:
 def adamw(given: Input, _root: Path, number: Number) -> Output:
     """S-18."""
     params = tensors_of(given["params"], number)
-    trainable = [name for name in params if is_trainable(name, given["frozen"])]
+    trainable = trainable_names(params, given["frozen"])
     m = {name: np.zeros_like(params[name]) for name in trainable}
     v = {name: np.zeros_like(params[name]) for name in trainable}
     constants = AdamW(

@@ -26,6 +26,7 @@ REQUIRED = {
     "rms_norm_eps": "epsilon",
     "tie_word_embeddings": "tied",
 }
+IGNORED = "rotary_emb.inv_freq"
 ONLY = {"mlp_bias": False, "use_sliding_window": False, "attention_dropout": 0}
 
 
@@ -47,7 +48,7 @@ class ModelConfig:
 
 
 def rope_base(record: Mapping[str, Any]) -> float:
-    """The base, from either place; scaled kinds are refused."""
+    """The base, from either place or from both; scaled kinds are refused."""
     scaling = record.get("rope_scaling") or {}
     parameters = record.get("rope_parameters") or {}
     for where, kind in (
@@ -57,10 +58,11 @@ def rope_base(record: Mapping[str, Any]) -> float:
         require(
             kind in ("default", None), f"config.json: {where} is {kind!r}, only default is known"
         )
-    base = record.get("rope_theta")
-    base = parameters.get("rope_theta") if base is None else base
-    require(base is not None, "config.json: rope_theta is missing")
-    return float(base)  # type: ignore[arg-type]
+    places = (record.get("rope_theta"), parameters.get("rope_theta"))
+    bases = {float(base) for base in places if base is not None}
+    require(bases != set(), "config.json: rope_theta is missing")
+    require(len(bases) == 1, f"config.json: two values of rope_theta, {places}")
+    return bases.pop()
 
 
 def parse_config(record: Mapping[str, Any]) -> ModelConfig:
@@ -108,7 +110,7 @@ def shapes(config: ModelConfig) -> dict[str, tuple[int, ...]]:
 
 
 def read_tensors(folder: Path) -> dict[str, Tensor]:
-    """All tensors of the one file or of the shards."""
+    """All tensors of the one file, or else of the shards, and only what the index lists."""
     single, index = folder / "model.safetensors", folder / "model.safetensors.index.json"
     if single.exists():
         return tensorfile.read(single.read_bytes(), single.name)
@@ -119,8 +121,10 @@ def read_tensors(folder: Path) -> dict[str, Tensor]:
         require((folder / shard).exists(), f"{folder.name}: the shard {shard} is missing")
         held = tensorfile.read((folder / shard).read_bytes(), shard)
         wanted = {name for name, file in names.items() if file == shard}
-        missing = sorted(wanted - held.keys())
+        missing, unlisted = sorted(wanted - held.keys()), sorted(held.keys() - wanted)
+        unlisted = [name for name in unlisted if not name.endswith(IGNORED)]
         require(not missing, f"{shard}: missing {missing}")
+        require(not unlisted, f"{shard}: the index does not list {unlisted}")
         tensors |= held
     return tensors
 
@@ -132,7 +136,7 @@ def load(folder: Path, number: type[np.floating]) -> tuple[ModelConfig, dict[str
     except FileNotFoundError:
         raise RefusedError(f"{folder.name}: config.json is missing") from None
     held = read_tensors(folder)
-    held = {n: t for n, t in held.items() if not n.endswith("rotary_emb.inv_freq")}
+    held = {n: t for n, t in held.items() if not n.endswith(IGNORED)}
     expected = shapes(config)
     if config.tied and HEAD in held:
         head = held.pop(HEAD)

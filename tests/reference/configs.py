@@ -3,6 +3,7 @@
 Written as a table of its own, so that a mistake in the schema file is not repeated here.
 """
 
+import math
 import re
 import tomllib
 from collections.abc import Callable
@@ -15,14 +16,19 @@ Check = Callable[[Any], bool]
 Section = dict[str, Any]
 
 
+def is_whole(value: Any) -> bool:
+    """An integer of 64 bits with sign; true, false and 1.0 are none."""
+    return type(value) is int and -(2**63) <= value < 2**63
+
+
 def whole(least: int) -> Check:
-    """An integer from `least` on; true and false are none."""
-    return lambda v: isinstance(v, int) and not isinstance(v, bool) and v >= least
+    """An integer from `least` on."""
+    return lambda v: is_whole(v) and v >= least
 
 
 def number(holds: Callable[[float], bool]) -> Check:
-    """An integer or a float."""
-    return lambda v: isinstance(v, int | float) and not isinstance(v, bool) and holds(v)
+    """An integer or a finite float."""
+    return lambda v: (is_whole(v) or (type(v) is float and math.isfinite(v))) and holds(v)
 
 
 def one_of(*words: str) -> Check:
@@ -90,14 +96,14 @@ def check_section(given: Any, checks: dict[str, Check], where: str) -> None:
     require(not missing, f"{where}: missing {missing}")
     require(not unknown, f"{where}: unknown {unknown}")
     for key, check in checks.items():
-        require(check(given[key]), f"{where}: {key} is {given[key]!r}")
+        require(check(given[key]), f"{where}: {key} has a value that is not allowed")
 
 
 def load(path: Path) -> dict[str, Section]:
     """The sections of a run config, with `seed` and `name` in a section ''."""
     try:
         record = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError):
+    except (ValueError, RecursionError):  # also too many digits, too deep
         raise RefusedError(f"{path.name}: not TOML") from None
     keys = {**dict.fromkeys(SECTIONS, lambda _: True), **TOP}
     check_section(record, keys, path.name)

@@ -9,6 +9,7 @@ from tests.reference.errors import RefusedError, require
 
 ROLES = ("system", "user", "assistant")
 MARKERS = ("\ufdd0", "\ufdd1")
+MAX_ID = 256  # characters
 CONTROLS = {chr(code) for code in range(0x20)} | {"\x7f"}
 
 Message = dict[str, str]  # role and content
@@ -78,7 +79,9 @@ def check_record(record: Any, where: str) -> Conversation:
     is_object = isinstance(record, dict) and set(record) == {"id", "messages"}
     require(is_object, f"{where}: must have exactly id and messages")
     identifier, messages = record["id"], record["messages"]
-    require(isinstance(identifier, str) and identifier != "", f"{where}: id is no string or empty")
+    require(isinstance(identifier, str), f"{where}: id is not a string")
+    length = len(identifier)
+    require(1 <= length <= MAX_ID, f"{where}: id has {length} characters, not 1 to {MAX_ID}")
     require(not CONTROLS & set(identifier), f"{where}: id has a control character")
     require(not has_surrogate(identifier), f"{where}: id has an unpaired surrogate")
     require(isinstance(messages, list) and messages != [], f"{where}: messages is no list or empty")
@@ -93,11 +96,12 @@ def read_file(name: str, data: bytes) -> Iterator[Conversation]:
 
 
 def read_split(files: Iterable[tuple[str, bytes]], seen: set[str]) -> list[Conversation]:
-    """All examples of a split, in order. `seen` holds the ids of the run and is added to."""
+    """The examples of a split, in order, at least one. `seen`, the ids of the run, is added to."""
     split = []
     for name, data in files:
         for conversation in read_file(name, data):
             require(conversation.id not in seen, f"{name}: an id is repeated in the run")
             seen.add(conversation.id)
             split.append(conversation)
+    require(split != [], "a split holds no example")
     return split

@@ -1,11 +1,13 @@
 """Gradient norm (S-15), clipping (S-16) and AdamW (S-18), on dictionaries of named tensors."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+
+from tests.reference.errors import require
 
 Tensor = npt.NDArray[np.floating[Any]]
 Tensors = dict[str, Tensor]
@@ -14,10 +16,16 @@ TABLES = ("model.embed_tokens.weight", "lm_head.weight")  # two dimensions, but 
 
 
 def global_norm(tensors: Mapping[str, Tensor], number: type[np.floating]) -> np.floating:
-    """The L2 norm over all entries of all tensors, a tensor once."""
+    """The L2 norm over all entries of all tensors, a tensor once.
+
+    Infinite where the sum of squares overflows float64, also when `number` is wider (S-16).
+    """
     total = number(0)
-    for tensor in tensors.values():
-        total = total + np.sum(np.square(tensor.astype(number)))
+    with np.errstate(over="ignore"):
+        for tensor in tensors.values():
+            total = total + np.sum(np.square(tensor.astype(number)))
+    if total > np.finfo(np.float64).max:
+        return number(np.inf)
     norm: np.floating = np.sqrt(total)
     return norm
 
@@ -32,9 +40,15 @@ def clip_factor(norm: np.floating, clip_norm: float | str) -> np.floating:
     return min(number(1), number(clip_norm) / (norm + number(1e-6)))
 
 
-def is_trainable(name: str, frozen: Sequence[str]) -> bool:
-    """False when the name begins with one of the prefixes, taken literally."""
-    return not any(name.startswith(prefix) for prefix in frozen)
+def trainable_names(names: Collection[str], frozen: Sequence[str]) -> list[str]:
+    """The names that begin with none of the prefixes, taken literally.
+
+    Raises RefusedError for a prefix that begins no name.
+    """
+    for prefix in frozen:
+        used = any(name.startswith(prefix) for name in names)
+        require(used, f"optimizer.frozen: {prefix!r} begins no parameter's name")
+    return [name for name in names if not name.startswith(tuple(frozen))]
 
 
 def is_decayed(name: str, num_dims: int, decay: str) -> bool:

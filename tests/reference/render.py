@@ -67,6 +67,7 @@ class Template:
     """A compiled template with its variables of the config."""
 
     def __init__(self, source: str, *, bos_token: str, eos_token: str, mask: str) -> None:
+        require("\r" not in source, "the template's source holds CR: engines disagree on it")
         environment = jinja2.Environment(
             trim_blocks=True,
             lstrip_blocks=True,

@@ -17,7 +17,7 @@ from tests.reference.conversations import Conversation, read_split
 from tests.reference.errors import RefusedError, require
 from tests.reference.examples import Example, make_example
 from tests.reference.model import Rows
-from tests.reference.optimizer import AdamW, clip_factor, global_norm, is_trainable
+from tests.reference.optimizer import AdamW, clip_factor, global_norm, trainable_names
 from tests.reference.order import epoch_order
 from tests.reference.render import Template
 from tests.reference.rows import fill_rows
@@ -144,7 +144,7 @@ def run(path: Path, number: Number = np.float64) -> list[Record]:
     model, params = checkpoint.load(path.parent / config["model"]["checkpoint"], number)
     data = load_data(config["data"], path.parent, model.vocab_size)
     evaluation = evaluation_batches(config, data)
-    trainable = [name for name in params if is_trainable(name, o["frozen"])]
+    trainable = trainable_names(params, o["frozen"])
     m = {name: np.zeros_like(params[name]) for name in trainable}
     v = {name: np.zeros_like(params[name]) for name in trainable}
     constants = {key: o[key] for key in ("beta1", "beta2", "epsilon", "weight_decay", "decay")}

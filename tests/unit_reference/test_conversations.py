@@ -41,3 +41,10 @@ def test_ids_are_unique_over_splits_and_errors_name_file_and_line() -> None:
     with pytest.raises(RefusedError, match=r"three\.jsonl:2") as caught:
         read_split([("three.jsonl", line.replace(b'"a"', b'"b"') + line[:-2])], set())
     assert "secret" not in str(caught.value)
+
+
+def test_a_split_holds_at_least_one_example() -> None:
+    line = b'{"id": "a", "messages": [{"role": "user", "content": "x"}]}\n'
+    assert len(read_split([("empty.jsonl", b""), ("one.jsonl", line)], set())) == 1
+    with pytest.raises(RefusedError, match="no example"):
+        read_split([("empty.jsonl", b""), ("empty-2.jsonl", b"")], set())

@@ -3,14 +3,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.reference.errors import RefusedError
 from tests.reference.optimizer import (
     AdamW,
     Tensors,
     clip_factor,
     global_norm,
     is_decayed,
-    is_trainable,
+    trainable_names,
 )
+from tests.reference.schedule import Number
 
 PLAIN = AdamW(beta1=0.9, beta2=0.999, epsilon=1e-8, weight_decay=0.0, decay="none")
 SIZES = st.floats(min_value=1e-3, max_value=1e3)
@@ -67,5 +69,23 @@ def test_scopes_and_prefixes() -> None:
     assert not is_decayed("model.embed_tokens.weight", 2, "projections")
     assert not is_decayed("model.norm.weight", 1, "matrices")
     assert is_decayed("model.norm.weight", 1, "all")
-    assert not is_trainable("model.layers.10.x", ["model.layers.1"])
-    assert is_trainable("model.layers.10.x", ["layers.1"])
+
+
+def test_a_prefix_is_literal_and_begins_a_name() -> None:
+    names = ["model.layers.0.x", "model.layers.10.x", "model.norm.weight"]
+    assert trainable_names(names, []) == names
+    assert trainable_names(names, ["model.layers.1"]) == [names[0], names[2]]
+    assert trainable_names(names, ["model."]) == []
+    for prefix in ("layers.1", "model.layers.2", "model.norm.weight.", "model.layers.*"):
+        with pytest.raises(RefusedError, match=r"begins no parameter"):
+            trainable_names(names, ["model.layers.0.", prefix])
+
+
+@pytest.mark.parametrize("number", [np.float64, np.longdouble])
+def test_a_sum_of_squares_overflows_as_in_float64(number: Number) -> None:
+    assert global_norm({"a": np.array([1e200], dtype=number)}, number) == np.inf
+    assert global_norm({"a": np.array([1e154, 1e154], dtype=number)}, number) == np.inf
+    assert global_norm({"a": np.array([3e152, 4e152], dtype=number)}, number) == pytest.approx(
+        5e152
+    )
+    assert clip_factor(number(np.inf), "off") == 1

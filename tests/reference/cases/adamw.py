@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from tests.reference.case import Case, Clause, computed, hand
+from tests.reference.case import Case, Clause, computed, hand, refused
 from tests.reference.cases.loss import wave
 
 EMBED, HEAD = "model.embed_tokens.weight", "lm_head.weight"
@@ -224,7 +224,17 @@ CASES = [
         weight_decay=0.1,
     ),
     _model("everything frozen", 2, ("model.", "lm_head."), weight_decay=0.1),
-    _model("a prefix that matches nothing", 2, ("layers.0",), weight_decay=0.1),
+    _model("a prefix within another", 2, ("model.layers.1", "model.layers.10."), weight_decay=0.1),
+    *(
+        refused(f"refused: {name}", "adamw", _given(MODEL, _model_grads(1), [0.01], frozen=frozen))
+        for name, frozen in {
+            "a prefix that matches nothing": ["layers.0"],
+            "one of two prefixes matches nothing": ["model.layers.0.", "model.layers.2."],
+            "a prefix longer than the name": [f"{NORM}."],
+            "a prefix in capitals": ["Model."],
+            "a prefix is no pattern": ["model.layers.*.self_attn"],
+        }.items()
+    ),
     _model("other betas", 4, rtol=4e-12, beta1=0.8, beta2=0.95, epsilon=1e-6),
     computed(
         "tiny second moments",

@@ -164,6 +164,35 @@ def cut_header(files: Files) -> None:
     files["model.safetensors"] = files["model.safetensors"][:40]
 
 
+def add_index(files: Files) -> None:
+    """An index beside the single file, that leads to a shard that is not there."""
+    index = {
+        "metadata": {"total_size": 4},
+        "weight_map": {EMBED: "model-00001-of-00001.safetensors"},
+    }
+    files["model.safetensors.index.json"] = (json.dumps(index, indent=1) + "\n").encode()
+
+
+def drop_from_index(files: Files) -> None:
+    """The index does not list a tensor that the model needs and a shard holds."""
+    index = json.loads(files["model.safetensors.index.json"])
+    del index["weight_map"]["model.layers.0.self_attn.q_proj.weight"]
+    files["model.safetensors.index.json"] = (json.dumps(index, indent=1) + "\n").encode()
+
+
+def add_head_copy_to_shard(files: Files) -> None:
+    """A shard of a tied model repeats the embedding as its head; the index does not list it."""
+    name = "model-00001-of-00002.safetensors"
+    held = tensorfile.read(files[name], name)
+    held[HEAD] = held[EMBED]
+    files[name] = tensorfile.write(held, dict.fromkeys(held, "F32"))
+
+
+def add_output_bias(tensors: dict[str, Tensor]) -> None:
+    """A bias on o, which qwen2 has not."""
+    tensors["model.layers.0.self_attn.o_proj.bias"] = np.ones(4)
+
+
 def drop_shard(files: Files) -> None:
     """A shard is missing."""
     del files["model-00002-of-00002.safetensors"]
@@ -198,7 +227,10 @@ VALID: dict[str, Checkpoint] = {
         gain=1.5,
     ),
     "qwen": Checkpoint(
-        config=LLAMA | QWEN | {"hidden_size": 8, "num_attention_heads": 2, "rope_theta": 1e6},
+        # biases on q, k and v whatever `attention_bias` says
+        config=LLAMA
+        | QWEN
+        | {"hidden_size": 8, "num_attention_heads": 2, "rope_theta": 1e6, "attention_bias": False},
         dtype="BF16",
         num_shards=2,
         gain=1.5,
@@ -223,9 +255,30 @@ VALID: dict[str, Checkpoint] = {
     "head-copy": Checkpoint(
         config=SMALL | {"rope_scaling": {"rope_type": "default"}}, alter=add_head_copy
     ),
-    "old-scaling": Checkpoint(config=SMALL | {"rope_scaling": {"type": "default"}}),
+    "old-scaling": Checkpoint(
+        config=SMALL
+        | {"rope_scaling": {"type": "default"}, "rope_parameters": {"rope_theta": None}}
+    ),
+    "both-bases": Checkpoint(
+        config=SMALL
+        | {"rope_theta": 500, "rope_parameters": {"rope_theta": 500.0, "rope_type": "default"}}
+    ),
+    "single-and-index": Checkpoint(config=SMALL, spoil=add_index),
 }
 
+BROKEN_CONFIGS: dict[str, Checkpoint] = {
+    "two-bases": Checkpoint(
+        config=SMALL | {"rope_parameters": {"rope_theta": 500.0, "rope_type": "default"}},
+        like={"rope_parameters": None},
+    ),
+    "two-bases-nearly-equal": Checkpoint(
+        config=SMALL | {"rope_theta": 10000, "rope_parameters": {"rope_theta": 10000.5}},
+        like={"rope_parameters": None},
+    ),
+    "qwen-output-bias": Checkpoint(
+        config=SMALL | QWEN | {"attention_bias": True}, alter=add_output_bias
+    ),
+}
 LLAMA3 = {"rope_type": "llama3", "factor": 8.0}
 BROKEN: dict[str, Checkpoint] = {
     "missing-tensor": Checkpoint(config=SMALL, alter=drop_norm),
@@ -245,6 +298,10 @@ BROKEN: dict[str, Checkpoint] = {
     "cut-header": Checkpoint(config=SMALL, spoil=cut_header),
     "missing-shard": Checkpoint(config=SMALL, num_shards=2, spoil=drop_shard),
     "no-weights": Checkpoint(config=SMALL, spoil=drop_weights),
+    "not-in-the-index": Checkpoint(config=SMALL, num_shards=2, spoil=drop_from_index),
+    "head-copy-not-in-the-index": Checkpoint(
+        config=SMALL, num_shards=2, spoil=add_head_copy_to_shard
+    ),
     "model-type": Checkpoint(config=SMALL | {"model_type": "mistral"}, like=LLAMA | SMALL),
     "activation": Checkpoint(config=SMALL | {"hidden_act": "gelu"}, like=SMALL),
     "mlp-bias": Checkpoint(config=SMALL | {"mlp_bias": True}, like={"mlp_bias": False}),
@@ -298,7 +355,7 @@ RUNS: dict[str, Checkpoint] = {
 
 def files() -> Files:
     """Path below the vectors' folder -> bytes."""
-    groups = (("", VALID), ("broken-", BROKEN), ("", RUNS))
+    groups = (("", VALID), ("broken-", BROKEN | BROKEN_CONFIGS), ("", RUNS))
     return {
         f"checkpoints/{prefix}{name}/{file}": data
         for prefix, group in groups

@@ -91,6 +91,46 @@ CASES = [
         _given(1.0, a=[INF, 1.0], b=[2.0]),
         _clipped(INF, NAN, a=[NAN, NAN], b=[NAN]),
     ),
+    hand(
+        "off with an infinite entry",
+        "clip",
+        _given("off", a=[INF, 1.0], b=[-2.0]),
+        _clipped(INF, 1.0, a=[INF, 1.0], b=[-2.0]),
+    ),
+    hand(
+        "off with NaN",
+        "clip",
+        _given("off", a=[NAN, 1.0], b=[2.0]),
+        _clipped(NAN, 1.0, a=[NAN, 1.0], b=[2.0]),
+    ),
+    # 1e200² is above the largest float64, 1.8e308
+    hand(
+        "a square that overflows is an infinite norm",
+        "clip",
+        _given(1.0, a=[1e200], b=[3.0]),
+        _clipped(INF, NAN, a=[NAN], b=[NAN]),
+    ),
+    # each square is 1e308; their sum is not
+    hand(
+        "a sum of squares that overflows is an infinite norm",
+        "clip",
+        _given(1.0, a=[1e154], b=[-1e154]),
+        _clipped(INF, NAN, a=[NAN], b=[NAN]),
+    ),
+    hand(
+        "off with a sum of squares that overflows",
+        "clip",
+        _given("off", a=[1e154, -1e154], b=[1e-3]),
+        _clipped(INF, 1.0, a=[1e154, -1e154], b=[1e-3]),
+    ),
+    # squares 9e304 and 16e304, norm 5e152; 1e-6 is nothing beside it
+    hand(
+        "a sum of squares just below overflow",
+        "clip",
+        _given(1.0, a=[3e152], b=[4e152]),
+        _clipped(5e152, 2e-153, a=[0.6], b=[0.8]),
+        1e-14,
+    ),
     computed(
         "matrices and vectors",
         "clip",

@@ -106,6 +106,15 @@ READ = [
         line("\u0085\u2028\U0001f600", ("user", "x")),
         record("\u0085\u2028\U0001f600", ("user", "x")),
     ),
+    _reads(
+        "an id of 256 characters", line("i" * 256, ("user", "x")), record("i" * 256, ("user", "x"))
+    ),
+    # 1024 bytes of UTF-8, 512 units of UTF-16
+    _reads(
+        "an id of 256 emoji",
+        line("\U0001f600" * 256, ("user", "x")),
+        record("\U0001f600" * 256, ("user", "x")),
+    ),
     _reads_bytes(
         "U+2028 and U+0085 as bytes, no LF at the end",
         _content("\u2028\u0085").encode(),
@@ -168,6 +177,13 @@ REFUSED = [
     _refused("missing content", '{"id": "a", "messages": [{"role": "user"}]}'),
     _refused("id is a number", '{"id": 1, "messages": [{"role": "user", "content": "x"}]}'),
     _refused("id is empty", line("", ("user", "x"))),
+    _refused("id of 257 characters", line("i" * 257, ("user", "x"))),
+    _refused("id of 257 emoji", line("\U0001f600" * 257, ("user", "x"))),
+    _refused(
+        "id is a number of thousands of digits",
+        f'{{"id": {"1" * 5000}, "messages": [{{"role": "user", "content": "x"}}]}}',
+    ),
+    _refused("arrays 20000 deep", f'{{"id": "a", "messages": {"[" * 20_000}'),
     _refused("id with LF", line("a\n", ("user", "x"))),
     _refused("id with NUL", line("a\u0000", ("user", "x"))),
     _refused("id with DEL", line("a\u007f", ("user", "x"))),

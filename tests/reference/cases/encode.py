@@ -348,6 +348,33 @@ CLINICAL_CASES = [
     _case("clinical tokenizer: white space", CLINICAL, "\t a \r\n\r\n  b\u00a0c\u2028d   "),
 ]
 
+# `gaps` has no symbol for z and for the byte 0x9f; ab is 256 there
+GAPS = [
+    _hand(
+        "a vocabulary with gaps",
+        "gaps",
+        "ab\u00e9y",
+        (256, 0, 2),
+        (0xC3, 2, 3),
+        (0xA9, 2, 3),
+        (121, 3, 4),
+    ),
+    _hand(
+        "a missing byte inside an added token", "gaps", "a<z>b", (97, 0, 1), (403, 1, 4), (98, 4, 5)
+    ),
+    *(
+        refused(f"refused: {name}", "encode", _given("gaps", text))
+        for name, text in {
+            "a missing byte alone": "z",
+            "a missing byte in a word": "abzab",
+            "a missing byte at the end of a text": "ab z",
+            "a missing byte beside an added token": "<pad>z<pad>",
+            "a missing second byte of a character": "ab\u00df",
+            "a missing byte in an emoji": "\U0001f600",
+        }.items()
+    ),
+]
+
 REFUSED = [refused(f"refused: {name}", "encode", _given(f"broken-{name}", "ab")) for name in BROKEN]
 
 CLAUSE = Clause(
@@ -356,7 +383,7 @@ CLAUSE = Clause(
         "Exact. Tokenizers in tokenizers/ are written by the same program: byte b has id b, merged"
         " tokens from 256, added tokens from 400."
     ),
-    cases=[*MERGES, *RANGES, *SPACES, *CLASSES, *STAGES, *ADDED, *CLINICAL_CASES, *REFUSED],
+    cases=[*MERGES, *RANGES, *SPACES, *CLASSES, *STAGES, *ADDED, *CLINICAL_CASES, *GAPS, *REFUSED],
 )
 
 Given = dict[str, Any]

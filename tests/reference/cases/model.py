@@ -3,7 +3,7 @@
 from typing import Any
 
 from tests.reference.case import Case, Clause, computed, refused
-from tests.reference.cases.checkpoints import BROKEN
+from tests.reference.cases.checkpoints import BROKEN, BROKEN_CONFIGS
 
 Grid = list[list[int]]
 X = -100
@@ -13,36 +13,45 @@ def _rows(input_ids: Grid, segments: Grid, positions: Grid) -> dict[str, Any]:
     return {"input_ids": input_ids, "segments": segments, "positions": positions}
 
 
-FULL = _rows([[3, 1, 4, 1, 5, 2, 6, 0]], [[1] * 8], [[*range(8)]])
-RIGHT = _rows(
-    [[3, 1, 4, 1, 5, 2], [6, 2, 7, 0, 0, 0], [0] * 6],
-    [[1] * 6, [1, 1, 1, 0, 0, 0], [0] * 6],
-    [[*range(6)], [0, 1, 2, 0, 0, 0], [0] * 6],
+# Three rows of ten positions nearly everywhere: a stack compiles once for each model
+FULL = [3, 1, 4, 1, 5, 2, 6, 0, 7, 5]
+RIGHT = _rows(  # a full row, right padding, a filler row
+    [FULL, [6, 2, 7, 0, 0, 0, 0, 0, 0, 0], [0] * 10],
+    [[1] * 10, [1, 1, 1, 0, 0, 0, 0, 0, 0, 0], [0] * 10],
+    [[*range(10)], [0, 1, 2, 0, 0, 0, 0, 0, 0, 0], [0] * 10],
 )
-LEFT = _rows(
-    [[3, 1, 4, 1, 5, 2], [0, 0, 0, 6, 2, 7]],
-    [[1] * 6, [0, 0, 0, 1, 1, 1]],
-    [[*range(6)], [0, 0, 0, 0, 1, 2]],
+LEFT = _rows(  # left padding, one token alone, a full row
+    [[0, 0, 0, 0, 0, 0, 3, 1, 4, 1], [0] * 9 + [6], FULL],
+    [[0, 0, 0, 0, 0, 0, 1, 1, 1, 1], [0] * 9 + [1], [1] * 10],
+    [[0, 0, 0, 0, 0, 0, 0, 1, 2, 3], [0] * 10, [*range(10)]],
 )
-PACKED = _rows(
-    [[3, 1, 4, 1, 5, 6, 2, 7, 0, 0], [2, 2, 2, 2, 2, 2, 2, 2, 2, 2]],
-    [[1, 1, 1, 2, 2, 3, 3, 3, 0, 0], [1, 2, 2, 2, 2, 2, 3, 3, 3, 3]],
-    [[0, 1, 2, 0, 1, 0, 1, 2, 0, 0], [0, 0, 1, 2, 3, 4, 0, 1, 2, 3]],
+PACKED = _rows(  # padded on the right, full, padded on the left
+    [[3, 1, 4, 1, 5, 6, 2, 7, 0, 0], [2] * 10, [0, 0, 0, 3, 1, 4, 1, 5, 2, 6]],
+    [
+        [1, 1, 1, 2, 2, 3, 3, 3, 0, 0],
+        [1, 2, 2, 2, 2, 2, 3, 3, 3, 3],
+        [0, 0, 0, 1, 1, 1, 2, 2, 3, 3],
+    ],
+    [
+        [0, 1, 2, 0, 1, 0, 1, 2, 0, 0],
+        [0, 0, 1, 2, 3, 4, 0, 1, 2, 3],
+        [0, 0, 0, 0, 1, 2, 0, 1, 0, 1],
+    ],
 )
-PACKED_LEFT = _rows([[0, 0, 3, 1, 4, 1, 5]], [[0, 0, 1, 1, 1, 2, 2]], [[0, 0, 0, 1, 2, 0, 1]])
 LONG = _rows([[i * 5 % 8 for i in range(40)]], [[1] * 40], [[*range(40)]])
 ONE = _rows([[4]], [[1]], [[0]])
-PADDING = _rows([[0, 0, 0]], [[0] * 3], [[0] * 3])
 SMALL = _rows([[3, 1, 4, 1]], [[1] * 4], [[0, 1, 2, 3]])
 INPUTS = {
-    "full row": FULL,
-    "right padding and a filler row": RIGHT,
+    "full row, right padding and a filler row": RIGHT,
     "left padding": LEFT,
     "packed": PACKED,
-    "packed, left padding": PACKED_LEFT,
-    "forty positions": LONG,
-    "one position": ONE,
-    "padding alone": PADDING,
+}
+MODELS = {
+    "tied": "tied",
+    "untied, one key/value head, biases": "untied",
+    "qwen2, BF16, two shards": "qwen",
+    "square matrices, F16": "square",
+    "large logits": "trained",
 }
 
 
@@ -52,32 +61,32 @@ def _logits(name: str, checkpoint: str, rows: dict[str, Any], attention: str = "
 
 
 LOGITS = [
-    *(_logits(f"tied: {name}", "tied", rows) for name, rows in INPUTS.items()),
     *(
-        _logits(f"untied, one key/value head, biases: {name}", "untied", INPUTS[name])
-        for name in ("full row", "left padding", "packed", "one position")
+        _logits(f"{model}: {name}", checkpoint, rows)
+        for model, checkpoint in MODELS.items()
+        for name, rows in INPUTS.items()
     ),
-    *(
-        _logits(f"qwen2, BF16, two shards: {name}", "qwen", INPUTS[name])
-        for name in ("full row", "right padding and a filler row", "packed")
-    ),
-    *(
-        _logits(f"square matrices, F16: {name}", "square", INPUTS[name])
-        for name in ("full row", "left padding", "packed")
-    ),
-    *(
-        _logits(f"large logits: {name}", "trained", INPUTS[name])
-        for name in ("full row", "forty positions", "packed, left padding")
-    ),
+    _logits("tied: one position", "tied", ONE),
+    _logits("large logits: forty positions", "trained", LONG),
     _logits("fused, tied: packed", "tied", PACKED, "fused"),
     _logits("fused, tied: left padding", "tied", LEFT, "fused"),
     _logits("fused, untied: right padding and a filler row", "untied", RIGHT, "fused"),
-    _logits("fused, qwen2: packed, left padding", "qwen", PACKED_LEFT, "fused"),
+    _logits("fused, qwen2: packed", "qwen", PACKED, "fused"),
+    _logits("both places of the RoPE base agree", "both-bases", SMALL),
+    *(
+        refused(
+            f"refused: {name}",
+            "logits",
+            {"checkpoint": f"checkpoints/broken-{name}", **SMALL, "attention": "eager"},
+        )
+        for name in BROKEN_CONFIGS
+    ),
 ]
 
 CHECKPOINTS = [
     _logits("a tied file that repeats the head", "head-copy", SMALL),
     _logits("rope_scaling of type default", "old-scaling", SMALL),
+    _logits("the single file wins over an index", "single-and-index", SMALL),
     *(
         refused(
             f"refused: {name}",
@@ -101,31 +110,27 @@ def _gradients(
     return computed(name, "gradients", given, rtol=rtol, atol=atol)
 
 
-FULL_LABELS = [[X, 1, 4, 1, 5, 2, 6, 0]]
-RIGHT_LABELS = [[X, X, 4, 1, 5, 2], [X, 2, X, X, X, X], [X] * 6]
-LEFT_LABELS = [[X, 1, X, X, 5, 2], [X, X, X, X, 2, 7]]
-PACKED_LABELS = [[X, 1, 4, X, 5, X, X, 7, X, X], [X, X, 2, 2, X, X, X, 2, 2, 2]]
-NONE = [[X] * 6, [X] * 6]
+RIGHT_LABELS = [[X, 1, 4, X, X, 2, 6, 0, X, 5], [X, 2, X, X, X, X, X, X, X, X], [X] * 10]
+LEFT_LABELS = [[X, X, X, X, X, X, X, 1, X, 1], [X] * 10, [X, X, 4, 1, 5, X, X, X, 7, X]]
+PACKED_LABELS = [
+    [X, 1, 4, X, 5, X, X, 7, X, X],
+    [X, X, 2, 2, X, X, X, 2, 2, 2],
+    [X, X, X, X, X, 4, X, 5, X, 6],
+]
+ONE_LABEL = [[X] * 10, [X] * 10, [X] * 9 + [5]]
+NONE = [[X] * 10] * 3
+PADDED_STEP = [(RIGHT, RIGHT_LABELS), (LEFT, LEFT_LABELS)]
+PACKED_STEP = [(PACKED, PACKED_LABELS), (LEFT, ONE_LABEL)]
 GRADIENTS = [
-    _gradients("tied", "tied", [(FULL, FULL_LABELS)]),
-    _gradients("tied, padded and filled", "tied", [(RIGHT, RIGHT_LABELS)]),
-    _gradients("tied, packed", "tied", [(PACKED, PACKED_LABELS)]),
-    _gradients(
-        "tied, two micro-batches",
-        "tied",
-        [(LEFT, LEFT_LABELS), (LEFT, [[X, X, X, X, X, 2], [X] * 6])],
+    *(
+        _gradients(f"{model}: {name}", checkpoint, step)
+        for model, checkpoint in MODELS.items()
+        for name, step in (("padded", PADDED_STEP), ("packed", PACKED_STEP))
     ),
-    _gradients("tied, a micro-batch without a label", "tied", [(LEFT, NONE), (LEFT, LEFT_LABELS)]),
-    _gradients("no label at all", "tied", [(LEFT, NONE), (LEFT, NONE)]),
-    _gradients("untied, one key/value head, biases", "untied", [(FULL, FULL_LABELS)]),
-    _gradients("untied, left padding", "untied", [(LEFT, LEFT_LABELS)]),
-    _gradients("untied, packed", "untied", [(PACKED, PACKED_LABELS)]),
-    _gradients("qwen2", "qwen", [(FULL, FULL_LABELS)]),
-    _gradients("qwen2, packed", "qwen", [(PACKED, PACKED_LABELS)]),
-    _gradients("square matrices", "square", [(RIGHT, RIGHT_LABELS)]),
-    _gradients("large logits", "trained", [(FULL, FULL_LABELS)]),
-    _gradients("fused, tied, packed", "tied", [(PACKED, PACKED_LABELS)], "fused"),
-    _gradients("fused, untied, left padding", "untied", [(LEFT, LEFT_LABELS)], "fused"),
+    _gradients("tied: a micro-batch without a label", "tied", [(LEFT, NONE), (LEFT, LEFT_LABELS)]),
+    _gradients("tied: no label at all", "tied", [(LEFT, NONE), (LEFT, NONE)]),
+    _gradients("fused, tied: packed", "tied", PACKED_STEP, "fused"),
+    _gradients("fused, untied: padded", "untied", PADDED_STEP, "fused"),
 ]
 
 CLAUSES = [

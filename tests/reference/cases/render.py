@@ -125,6 +125,15 @@ TEXTS = [
         turns=(("user", "p\r\nq\rr\u2028s\n\n"),),
     ),
     _text("escapes in a literal", "{{ 'a\\n\\tb\\\\n' }}", "a\n\tb\\n"),
+    # a backslash and an r in the source are no CR
+    _text("an escaped CR in a literal", "{{ 'a\\r\\nb' }}", "a\r\nb"),
+    _text(
+        "functions of Jinja itself",
+        "{% set comma = joiner(',') %}{% for i in range(3) %}{{ comma() }}{{ i }}{% endfor %}"
+        "{% set c = cycler('p', 'q') %}{{ c.next() }}{{ c.next() }}{{ c.next() }}"
+        "{{ dict(k='v').k }}",
+        "0,1,2pqpv",
+    ),
     _text("raw", "{% raw %}{{ x }}{% endraw %}", "{{ x }}"),
     _text("a macro", "{% macro f(x) %}<{{ x }}>{% endmacro %}{{ f('p') }}{{ f('q') }}", "<p><q>"),
     _text(
@@ -300,6 +309,16 @@ REFUSED = [
         "strftime_now is defined", G + "x" + E + "{% if strftime_now is defined %}x{% endif %}"
     ),
     _refused("strftime_now with mask all", "{{ strftime_now('%d %b %Y') }}", mask="all"),
+    _refused(
+        "strftime_now in a macro that is not called",
+        G + "x" + E + "{% macro f() %}{{ strftime_now('%Y') }}{% endmacro %}",
+    ),
+    _refused("CR LF in the source", f"{G}x{E}\r\ny"),
+    _refused("CR alone in the source", f"{G}x{E}\ry"),
+    _refused("CR LF at the end of the source", f"{G}x{E}\r\n"),
+    _refused("CR in a comment", f"{G}x{E}" + "{# p\rq #}"),
+    _refused("CR in a literal", f"{G}x{E}" + "{{ 'p\rq' }}"),
+    _refused("CR inside a tag, with mask all", "{% if true\r\n%}x{% endif %}", mask="all"),
     _refused("raise_exception", G + "x" + E + "{{ raise_exception('roles must alternate') }}"),
     _refused("raise_exception with mask all", "{{ raise_exception('no') }}", mask="all"),
     _refused("attribute of an undefined variable", G + "{{ nothing.x }}" + E),

@@ -20,6 +20,11 @@ MERGES = [
 TOKENIZER = tokenizer(
     MERGES, [added(t, 269 + i) for i, t in enumerate(("<pad>", "<|im_start|>", "<|im_end|>"))]
 )
+# The same with an id that the model's vocabulary of 272 lacks, and that no text gives
+LARGE_ADDED = TOKENIZER | {"added_tokens": [*TOKENIZER["added_tokens"], added("<unused>", 272)]}
+LARGE_WORD = TOKENIZER | {
+    "model": TOKENIZER["model"] | {"vocab": TOKENIZER["model"]["vocab"] | {"unused": 272}}
+}
 PLAIN = (
     "{{ bos_token }}{% for m in messages %}{{ m.role[0] }}:{% generation %}{{ m.content }}"
     "{{ eos_token }}{% endgeneration %}{% endfor %}\n"
@@ -43,6 +48,11 @@ EVAL: list[tuple[str, Turns]] = [
 ]
 EDGE: list[tuple[str, Turns]] = [("x00", (("user", "\U0001f600 "), ("assistant", "\n")))]
 
+
+class Raw(str):
+    """A value as TOML spells it, where JSON has no word for it."""
+
+
 BASE: dict[str, dict[str, Any]] = {
     "": {"contract": "1", "name": "vector", "seed": 17},
     "data": {
@@ -58,7 +68,7 @@ BASE: dict[str, dict[str, Any]] = {
         "max_length": 64,
         "truncation_side": "right",
         "padding_side": "right",
-        "pad_multiple": 8,
+        "pad_multiple": 24,  # few values of T, so that a stack compiles little
         "packing": False,
     },
     "model": {"checkpoint": "../../checkpoints/run-tied", "attention": "eager"},
@@ -90,13 +100,14 @@ RUNS: dict[str, Changes] = {
     # Five steps an epoch, so a second epoch begins; the last has filler rows
     "right": {},
     "packed": {
-        "": {"seed": 9007199254740993},
+        "": {"seed": 2**63 - 1},
         "data": {
             "packing": True,
             "padding_side": "left",
-            "pad_multiple": 5,
+            "pad_multiple": 20,
             "max_length": 40,
-            "train": ["train-1.jsonl", "train-2.jsonl"],
+            # a file may be empty where its split is not
+            "train": ["empty.jsonl", "train-1.jsonl", "train-2.jsonl"],
         },
         "model": {"checkpoint": "../../checkpoints/run-untied", "attention": "fused"},
         "train": {"num_steps": 6, "accumulation_steps": 3, "micro_batch_size": 1},
@@ -128,7 +139,8 @@ RUNS: dict[str, Changes] = {
     # One row a step: the step of `t03` has no target, and its update is made all the same
     "no-target": {
         "": {"seed": 3},
-        "data": {"padding_side": "left", "pad_multiple": 3},
+        # tokens of the vocabulary, as spelled there
+        "data": {"padding_side": "left", "pad_token": "\u0120the", "eos_token": "\u0120a"},
         "train": {"num_steps": 11, "micro_batch_size": 1},
         "optimizer": {"decay": "none", "clip_norm": 2, "learning_rate": 0.02},
         "schedule": {"kind": "linear", "warmup_steps": 10, "min_ratio": 0.5},
@@ -159,6 +171,49 @@ BROKEN: dict[str, Changes] = {
     "contract-two": {"": {"contract": "2"}},
     "name-in-capitals": {"": {"name": "Vector"}},
     "min-ratio-above-one": {"schedule": {"min_ratio": 1.5}},
+    "seed-as-whole-float": {"": {"seed": 1.0}},
+    "num-steps-as-whole-float": {"train": {"num_steps": 7.0}},
+    "max-length-as-whole-float": {"data": {"max_length": 64.0}},
+    "threads-as-whole-float": {"runtime": {"threads": 1.0}},
+    "seed-negative": {"": {"seed": -1}},
+    "seed-above-64-bits": {"": {"seed": 2**63}},
+    "seed-of-thousands-of-digits": {"": {"seed": Raw("1" * 5000)}},
+    "seed-as-date": {"": {"seed": Raw("2020-01-01")}},
+    "seed-as-time": {"": {"seed": Raw("07:32:00")}},
+    "seed-as-true": {"": {"seed": True}},
+    "pad-multiple-above-64-bits": {"data": {"pad_multiple": 2**64}},
+    "rate-of-400-digits": {"optimizer": {"learning_rate": Raw("1" + "0" * 399)}},
+    "rate-infinite": {"optimizer": {"learning_rate": Raw("inf")}},
+    "rate-nan": {"optimizer": {"learning_rate": Raw("nan")}},
+    "rate-overflows": {"optimizer": {"learning_rate": Raw("1e400")}},
+    "rate-as-true": {"optimizer": {"learning_rate": True}},
+    "decay-infinite": {"optimizer": {"weight_decay": Raw("+inf")}},
+    "epsilon-nan": {"optimizer": {"epsilon": Raw("nan")}},
+    "clip-infinite": {"optimizer": {"clip_norm": Raw("inf")}},
+    "clip-nan": {"optimizer": {"clip_norm": Raw("nan")}},
+    "train-900-deep": {"data": {"train": Raw("[" * 900 + "]" * 900)}},
+    "frozen-900-deep": {"optimizer": {"frozen": Raw("[" * 900 + '"model."' + "]" * 900)}},
+    "name-with-line-end": {"": {"name": "vector\n"}},
+    "repeated-key": {"train": {"num_steps": Raw("7\nnum_steps = 7")}},
+    # "\u0120the" is in the vocabulary, " the" is what it stands for
+    "pad-token-as-text": {"data": {"pad_token": " the"}},
+    "eos-token-as-text": {"data": {"eos_token": " the"}},
+    "bos-token-of-two-tokens": {"data": {"bos_token": "<|im_start|><|im_end|>"}},
+    "added-id-too-large": {"data": {"tokenizer": "../../tokenizers/tiny-large-added.json"}},
+    "word-id-too-large": {"data": {"tokenizer": "../../tokenizers/tiny-large-word.json"}},
+    "template-with-crlf": {"data": {"template": "crlf.jinja"}},
+    "frozen-unknown": {"optimizer": {"frozen": ["layers.0."]}},
+    "frozen-one-of-two-unknown": {"optimizer": {"frozen": ["model.layers.0.", "model.layers.9."]}},
+    "frozen-head-of-a-tied-model": {"optimizer": {"frozen": ["lm_head."]}},
+    "frozen-empty": {"optimizer": {"frozen": [""]}},
+}
+
+
+# The same of S-02: a split without an example
+EMPTY: dict[str, Changes] = {
+    "train-empty": {"data": {"train": ["empty.jsonl"]}},
+    "eval-empty": {"data": {"eval": ["empty.jsonl"]}},
+    "edge-empty": {"data": {"edge": ["empty.jsonl", "empty-2.jsonl"]}},
 }
 
 
@@ -168,7 +223,7 @@ def to_toml(sections: dict[str, dict[str, Any]]) -> str:
     for section, values in sections.items():
         lines += [f"\n[{section}]"] if section else []
         lines += [
-            f"{key} = {json.dumps(value, ensure_ascii=False)}"
+            f"{key} = {value if isinstance(value, Raw) else json.dumps(value, ensure_ascii=False)}"
             for key, value in values.items()
             if value is not None
         ]
@@ -189,18 +244,25 @@ def files() -> dict[str, str]:
     """Path below the vectors' folder -> text."""
     compact = json.dumps(TOKENIZER, separators=(",", ":")) + "\n"
     found = {"tokenizers/tiny.json": compact}
+    for name, record in (("added", LARGE_ADDED), ("word", LARGE_WORD)):
+        found[f"tokenizers/tiny-large-{name}.json"] = (
+            json.dumps(record, separators=(",", ":")) + "\n"
+        )
     data = {
         "train.jsonl": jsonl(TRAIN, final=False),
         "train-1.jsonl": jsonl(TRAIN[:4], final=False),
         "train-2.jsonl": jsonl(TRAIN[4:]),
         "eval.jsonl": jsonl(EVAL),
         "edge.jsonl": jsonl(EDGE),
+        "empty.jsonl": "",
+        "empty-2.jsonl": "",
         "template.jinja": CHATML,
         "plain.jinja": PLAIN,
+        "crlf.jinja": CHATML.replace("\n", "\r\n"),
     }
     # All configs stand in one folder, their root
     found |= {f"runs/tiny/{name}": text for name, text in data.items()}
-    for prefix, group in (("", RUNS), ("broken-", BROKEN)):
+    for prefix, group in (("", RUNS), ("broken-", BROKEN | EMPTY)):
         for name, changes in group.items():
             found[f"runs/tiny/{prefix}{name}.toml"] = to_toml(changed(changes))
     return found
@@ -225,7 +287,7 @@ CLAUSES = [
         note="Every case is refused.",
         cases=[
             refused(f"refused: {name}", "training", {"config": f"runs/tiny/broken-{name}.toml"})
-            for name in BROKEN
+            for name in BROKEN | EMPTY
         ],
     ),
 ]

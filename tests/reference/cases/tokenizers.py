@@ -114,6 +114,15 @@ TWO_KINDS = [
     added("<x><", 402, normalized=True),
 ]
 
+
+def gaps() -> dict[str, Any]:
+    """A vocabulary that lacks the symbols of the bytes 0x7a (z) and 0x9f."""
+    record = tokenizer([(b"a", b"b")], [*CHATML, added("<z>", 403)])
+    for data in (b"z", b"\x9f"):
+        del record["model"]["vocab"][spell(data)]
+    return record
+
+
 VALID: dict[str, dict[str, Any]] = {
     "bytes": tokenizer([], CHATML),
     "ranks": tokenizer(RANKS, []),
@@ -155,6 +164,7 @@ VALID: dict[str, dict[str, Any]] = {
         },
     ),
     "overlaps": tokenizer([(b"a", b"b"), (b" ", b"x")], OVERLAPS),
+    "gaps": gaps(),
     "two-kinds": tokenizer([(b"<", b"x")], TWO_KINDS),
     "ignored-parts": tokenizer([(b"a", b"b")], [added("<s>", 400)])
     | {

@@ -44,21 +44,20 @@ class Checkpoint:
         return sum(map(math.prod, self.shapes.values()))
 
 
-def read_checkpoint(folder: Path) -> Checkpoint:
-    """Check a checkpoint without reading its weights; raises DataError with both values."""
+def read_checkpoint(folder: Path, *, weights: bool = True) -> Checkpoint:
+    """Check a checkpoint without reading a value; raises DataError with both values.
+
+    Without `weights` its config alone is looked at: `files` and `dtypes` hold nothing of weights.
+    """
     if not folder.is_dir():
         what = "is a file" if folder.exists() else "does not exist"
         raise DataError(f"checkpoint {folder} {what}; a folder with config.json is needed (S-13).")
     config = _read_config(folder / "config.json")
     shapes = parameter_shapes(config)
-    files = _weight_files(folder)
-    stored: dict[str, StoredTensor] = {}
-    for path in files:
-        for name, tensor in read_header(path).items():
-            if name in stored:
-                raise DataError(f"tensor {name} is in {stored[name].path} and in {path} (S-13).")
-            if not name.endswith("rotary_emb.inv_freq"):
-                stored[name] = tensor
+    if not weights:
+        files = (folder / "config.json",)
+        return Checkpoint(folder=folder, config=config, shapes=shapes, dtypes=(), files=files)
+    stored = stored_tensors(folder)
     if config["tie_word_embeddings"] and HEAD in stored:
         _check_tied(stored.pop(HEAD), stored.get(EMBEDDING))
     _check_names(folder, stored, shapes)
@@ -67,8 +66,23 @@ def read_checkpoint(folder: Path) -> Checkpoint:
         config=config,
         shapes=shapes,
         dtypes=tuple(sorted({tensor.dtype for tensor in stored.values()})),
-        files=(folder / "config.json", *files),
+        files=(folder / "config.json", *_weight_files(folder)),
     )
+
+
+def stored_tensors(folder: Path) -> dict[str, StoredTensor]:
+    """Return where each tensor of a checkpoint folder lies; raises DataError."""
+    stored: dict[str, StoredTensor] = {}
+    places = _weight_map(folder)
+    for path in _weight_files(folder):
+        for name, tensor in read_header(path).items():
+            if places is not None and places.get(name) != path.name:
+                raise DataError(
+                    f"{path} holds {name}, which the index does not place there (S-13)."
+                )
+            if not name.endswith("rotary_emb.inv_freq"):
+                stored[name] = tensor
+    return stored
 
 
 def parameter_shapes(config: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
@@ -126,7 +140,13 @@ def _check_choices(path: Path, config: Mapping[str, Any]) -> None:
         if not isinstance(table, dict):
             raise DataError(f"{path}: {key} is {kind(table)} and should be a table (S-12).")
     scaling_type = scaling.get("rope_type", scaling.get("type", "default"))
-    base = config.get("rope_theta", rope.get("rope_theta"))
+    base, other = config.get("rope_theta"), rope.get("rope_theta")
+    if base is not None and other is not None and base != other:
+        raise DataError(
+            f"{path}: rope_theta is {base!r} and rope_parameters.rope_theta is {other!r}; they "
+            "must agree (S-12)."
+        )
+    base = other if base is None else base
     choices: tuple[tuple[str, object, tuple[object, ...]], ...] = (
         ("model_type", config["model_type"], ("llama", "qwen2")),
         ("hidden_act", config["hidden_act"], ("silu",)),
@@ -165,16 +185,26 @@ def _check_heads(path: Path, config: Mapping[str, Any]) -> None:
 
 
 def _weight_files(folder: Path) -> tuple[Path, ...]:
+    places = _weight_map(folder)
+    if places is None:
+        return (folder / "model.safetensors",)
+    return tuple(folder / shard for shard in sorted(set(places.values())))
+
+
+def _weight_map(folder: Path) -> Mapping[str, str] | None:
+    """Return the shard of each tensor by the index; None for a single file, which wins."""
     single, index = folder / "model.safetensors", folder / "model.safetensors.index.json"
     if single.exists():
-        return (single,)
+        return None
     if not index.exists():
         raise DataError(f"checkpoint {folder} has neither {single.name} nor {index.name} (S-13).")
     try:
-        shards = set(loads(read_bytes(index, "weight index"))["weight_map"].values())
-    except (ValueError, KeyError, TypeError, AttributeError):
+        places = dict(loads(read_bytes(index, "weight index"))["weight_map"])
+    except (ValueError, KeyError, TypeError):
         raise DataError(f"{index} has no table weight_map (S-13).") from None
-    return tuple(folder / str(shard) for shard in sorted(shards))
+    if bad := next((n for n, shard in places.items() if Path(str(shard)).name != shard), None):
+        raise DataError(f"{index} places {bad} in no file of its folder (S-13).")
+    return places
 
 
 def _check_names(

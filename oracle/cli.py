@@ -14,7 +14,7 @@ from typing import Any
 
 import click
 
-from oracle.errors import OracleError
+from oracle.errors import OracleError, one_line
 
 INTERRUPTED = 130
 STACKS_FILE = Path(__file__).resolve().parent.parent / "configs" / "stacks.toml"
@@ -47,7 +47,7 @@ class _Group(click.Group):
 def _end(sentence: str, code: int, debug: bool) -> None:
     if debug:
         traceback.print_exc()
-    click.echo(f"oracle: {sentence}", err=True)
+    click.echo(f"oracle: {one_line(sentence)}", err=True)
     sys.exit(code)
 
 

@@ -7,7 +7,6 @@ One definition serves both forms: values of a parsed JSON line (`fits`) and Parq
 from __future__ import annotations
 
 import functools
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -15,7 +14,7 @@ from typing import Any, Literal
 import polars as pl
 
 from oracle.contract import schema
-from oracle.document import NON_FINITE, as_float, kind
+from oracle.document import NON_FINITE, as_float, kind, matches
 
 Definition = Literal["step", "token_row", "tensor_row"]
 
@@ -38,6 +37,7 @@ class Column:
     allowed: tuple[Any, ...]
     pattern: str | None
     min_length: int
+    max_length: int | None
     min_items: int
     max_items: int | None
 
@@ -63,6 +63,8 @@ class Column:
             text += f" of at least {self.minimum}"
         elif self.pattern:
             text += f" matching {self.pattern}"
+        elif self.max_length:
+            text = f"text of {self.min_length} to {self.max_length} characters"
         elif self.min_length:
             text = "non-empty text"
         if self.is_list:
@@ -90,8 +92,9 @@ class Column:
             return (
                 isinstance(value, str)
                 and len(value) >= self.min_length
+                and (self.max_length is None or len(value) <= self.max_length)
                 and (not self.allowed or value in self.allowed)
-                and (self.pattern is None or re.search(self.pattern, value) is not None)
+                and (self.pattern is None or matches(self.pattern, value))
             )
         if isinstance(value, str):
             return self.non_finite and value in NON_FINITE
@@ -133,6 +136,8 @@ class Column:
             bad = bad | ~column.str.contains(self.pattern).fill_null(True)
         if self.min_length:
             bad = bad | (column.str.len_chars() < self.min_length).fill_null(False)
+        if self.max_length:
+            bad = bad | (column.str.len_chars() > self.max_length).fill_null(False)
         return bad
 
     def _check_list(self, column: pl.Expr) -> pl.Expr:
@@ -173,6 +178,7 @@ def _column(name: str, field: Mapping[str, Any]) -> Column:
         allowed=allowed,
         pattern=item.get("pattern"),
         min_length=item.get("minLength", 0),
+        max_length=item.get("maxLength"),
         min_items=main.get("minItems", 0),
         max_items=main.get("maxItems"),
     )

@@ -16,6 +16,7 @@ import polars as pl
 
 from oracle.align import align_examples, align_steps
 from oracle.chain import walk
+from oracle.compare_checkpoint import compare_checkpoints
 from oracle.compare_echo import compare_echo
 from oracle.compare_examples import Examples, compare_examples
 from oracle.compare_numbers import Cells, limits, scalar_cells
@@ -74,8 +75,8 @@ def compare(
             context=_context(steps, tolerances, names),
         )
         outcomes += found
-        if exact:
-            outcomes = _with_final(a, b, outcomes)
+        ends = _compare_final(a, b, outcomes) if exact else []
+        outcomes = _parted_at_the_end(outcomes, ends + compare_checkpoints(a, b, names=names))
     both = examples.filter(pl.col("in_a") & pl.col("in_b"))
     return Comparison(
         divergences=_in_causal_order(outcomes),
@@ -175,12 +176,12 @@ def _context(steps: pl.DataFrame, tolerances: Tolerances, names: tuple[str, str]
     )
 
 
-def _with_final(a: Trace, b: Trace, outcomes: Sequence[Outcome]) -> list[Outcome]:
-    """Add the hashes of the footer to `params` when nothing before it parts: bit for bit."""
+def _compare_final(a: Trace, b: Trace, outcomes: Sequence[Outcome]) -> list[Divergence]:
+    """Compare the hashes of the footers when nothing before them parts: bit for bit."""
     parted = any(found.divergences for found in outcomes)
     finals = [trace.done["final"] or {} for trace in (a, b)]
     if parted or finals[0] == finals[1] or not all(finals):
-        return list(outcomes)
+        return []
     key = next(k for k in finals[0] if finals[0][k] != finals[1][k])
     made = divergence(
         "params",
@@ -190,16 +191,29 @@ def _with_final(a: Trace, b: Trace, outcomes: Sequence[Outcome]) -> list[Outcome
         step=a.done["num_steps"] - 1,
         rule="final hashes are equal, bit for bit",
     )
+    return [made]
+
+
+def _parted_at_the_end(outcomes: Sequence[Outcome], made: Sequence[Divergence]) -> list[Outcome]:
+    """Add what a finished run shows to `params`: its last step does not agree."""
     return [
-        replace(
-            found,
-            divergences=(made,),
-            result=replace(found.result, status="diverged", first_step=made.step),
-        )
-        if found.result.phase == "params"
-        else found
+        _with_last_step(found, made) if made and found.result.phase == "params" else found
         for found in outcomes
     ]
+
+
+def _with_last_step(found: Outcome, made: Sequence[Divergence]) -> Outcome:
+    num_compared = max(1, found.result.num_compared)
+    num_agreeing = min(found.result.num_agreeing, num_compared - 1)
+    result = replace(
+        found.result,
+        status="diverged",
+        num_compared=num_compared,
+        num_agreeing=num_agreeing,
+        agreement=num_agreeing / num_compared,
+        first_step=found.result.first_step if found.divergences else made[0].step,
+    )
+    return replace(found, divergences=(*found.divergences, *made), result=result)
 
 
 def _in_causal_order(outcomes: Sequence[Outcome]) -> tuple[Divergence, ...]:

@@ -28,7 +28,8 @@ class Cells:
     """The n cells of one field in order of step: arrays of (n,).
 
     `one_sided`: present or finite on one side only. `void`: not finite on both sides, so that
-    nothing can be said. Both are excluded from `relative` (nan there).
+    nothing can be said. Both are excluded from `relative` (nan there). `absent` tells for each leg
+    where it recorded nothing at all; None for fields that every step has.
     """
 
     phase: str
@@ -42,6 +43,7 @@ class Cells:
     relative: Floats
     one_sided: Flags
     void: Flags
+    absent: tuple[Flags, Flags] | None = None
 
 
 def scalar_cells(pairs: pl.DataFrame) -> Iterator[Cells]:
@@ -74,6 +76,7 @@ def cells(
     scale: Floats,
     distance: Floats,
     tensors: npt.NDArray[np.object_] | None = None,
+    absent: tuple[Flags, Flags] | None = None,
 ) -> Cells:
     """Return cells; what is not finite on one side or on both is set apart."""
     finite = np.isfinite(a) & np.isfinite(b)
@@ -95,6 +98,7 @@ def cells(
         relative=relative,
         one_sided=~finite & ~void,
         void=void,
+        absent=absent,
     )
 
 

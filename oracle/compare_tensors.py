@@ -88,6 +88,7 @@ def tensor_cells(a: Trace, b: Trace, *, guard: float) -> Iterator[Cells]:
             b=rows["norm_b"].to_numpy(),
             scale=rows["scale"].to_numpy(),
             distance=rows["distance"].to_numpy(),
+            absent=(~rows["in_a"].to_numpy(), ~rows["in_b"].to_numpy()),
         )
 
 
@@ -107,7 +108,7 @@ def _measure(chunk: pl.DataFrame, guard: float) -> pl.DataFrame:
         by_norm = np.abs(norms[0] - norms[1])
         counts = by_norm > NORM_ACCURACY * np.maximum(norms[0], norms[1])
         distance = np.maximum(np.nan_to_num(apart, nan=math.inf), np.where(counts, by_norm, 0.0))
-    measured = chunk.select("step", "kind", "name").with_columns(
+    measured = chunk.select("step", "kind", "name", "in_a", "in_b").with_columns(
         pl.Series("norm_a", norms[0]),
         pl.Series("norm_b", norms[1]),
         pl.Series("distance", distance),

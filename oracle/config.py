@@ -18,7 +18,7 @@ from typing import Any
 from jsonschema.exceptions import ValidationError
 
 from oracle.contract import schema
-from oracle.document import demand, field_name, kind, validator
+from oracle.document import demand, field_name, kind, shown_value, validator
 from oracle.errors import ConfigError
 from oracle.files import read_bytes
 
@@ -95,14 +95,21 @@ def parse_toml(content: bytes, path: Path) -> dict[str, Any]:
         reason = reason[: place.start()] if place else reason
         hint = ", or text without quotes" if reason == "Invalid value" else ""
         raise ConfigError(f"{where} is not TOML: {reason}{hint}.") from None
+    except ValueError:  # TOML's own limit is 64 bits
+        raise ConfigError(f"{path} holds a number or date that cannot be read.") from None
+    except RecursionError:
+        raise ConfigError(f"{path} holds lists or tables that are nested too deep.") from None
 
 
 def _check_schema(values: dict[str, Any], path: Path, text: str) -> None:
     # An unknown key goes first: it is nearly always the misspelt twin of a missing one.
-    errors = sorted(
-        validator("run").iter_errors(values),
-        key=lambda e: (e.validator != "additionalProperties", [str(p) for p in e.absolute_path]),
-    )
+    try:
+        errors = sorted(
+            validator("run").iter_errors(values),
+            key=lambda e: (e.validator != "additionalProperties", [*map(str, e.absolute_path)]),
+        )
+    except ValueError:  # jsonschema prints what it refuses; Python prints 4,300 digits at most
+        raise ConfigError(f"{path} holds an integer that does not fit in 64 bits (S-01).") from None
     if not errors:
         return
     sentence = _sentence(errors[0], path, text)
@@ -181,7 +188,9 @@ def _check_numbers(values: Mapping[str, Any], path: Path, text: str, table: str 
             )
         elif isinstance(value, int) and value > LARGEST_INTEGER:
             where = _where(path, text, full)
-            raise ConfigError(f"{where}: {full} is {value} and does not fit in 64 bits.")
+            raise ConfigError(
+                f"{where}: {full} is {shown_value(value)} and does not fit in 64 bits (S-01)."
+            )
 
 
 def _check_relations(values: Mapping[str, Any], path: Path, text: str) -> None:

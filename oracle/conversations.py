@@ -21,6 +21,7 @@ CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 SURROGATE = re.compile(r"[\ud800-\udfff]")
 NONCHARACTER = re.compile(r"[\ufdd0\ufdd1]")
 ROLES = ("system", "user", "assistant")
+LONGEST_ID = 256  # characters
 KEYS = {"id", "messages"}
 MESSAGE_KEYS = {"role", "content"}
 
@@ -109,6 +110,8 @@ def _checked_id(line: bytes) -> str:
     example_id, messages = example["id"], example["messages"]
     if not isinstance(example_id, str) or not example_id:
         raise _Refused(f"id is {_shape(example_id)} and should be text that is not empty")
+    if len(example_id) > LONGEST_ID:
+        raise _Refused(f"id has {len(example_id)} characters and should have at most {LONGEST_ID}")
     if CONTROL.search(example_id) or (suspicious and SURROGATE.search(example_id)):
         raise _Refused("id holds a control character or an unpaired surrogate")
     if not isinstance(messages, list) or not messages:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
-import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from oracle.config import load_config
 from oracle.contract import LegRecord
+from oracle.errors import OracleError
 from oracle.trace import Trace
 
 
@@ -24,14 +24,19 @@ def describe_config(trace: Trace) -> Mapping[str, Any]:
 
 def _name(trace: Trace) -> str:
     """Return the name in the run config when it still is the one that was run, else its file's."""
-    path = Path(trace.header["provenance"]["config_path"])
+    config = read_config(trace)
+    return (
+        Path(trace.header["provenance"]["config_path"]).stem if config is None else config["name"]
+    )
+
+
+def read_config(trace: Trace) -> dict[str, Any] | None:
+    """Return the values of the run config when it still is the one that was run, else None."""
     try:
-        raw = path.read_bytes()
-        if hashlib.sha256(raw).hexdigest() == trace.header["config_sha256"]:
-            return str(tomllib.loads(raw.decode("utf-8"))["name"])
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError, KeyError):
-        return path.stem
-    return path.stem
+        config = load_config(Path(trace.header["provenance"]["config_path"]))
+    except (OracleError, OSError):
+        return None
+    return dict(config.values) if config.sha256 == trace.header["config_sha256"] else None
 
 
 def precision_of(trace: Trace) -> str | None:

@@ -9,11 +9,13 @@ from __future__ import annotations
 import functools
 import json
 import math
-from collections.abc import Mapping
+import re
+from collections.abc import Iterator, Mapping
 from typing import Any, Literal
 
 from jsonschema import Draft202012Validator
 from jsonschema.exceptions import ValidationError, best_match
+from jsonschema.validators import extend
 
 from oracle.contract import schema
 
@@ -25,7 +27,11 @@ KINDS = {
     "str": "text",
     "list": "a list",
     "dict": "a table",
+    "date": "a date",
+    "time": "a time",
+    "datetime": "a date and time",
 }
+LONGEST_SHOWN = 120  # characters of a value in a sentence
 NON_FINITE = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 TYPES = {
     "null": "null",
@@ -51,8 +57,11 @@ _DECODER = json.JSONDecoder(parse_constant=_refuse_constant)
 
 
 def loads(text: str | bytes) -> Any:
-    """Parse JSON; `NaN` and `Infinity` outside a string raise ValueError (S-24)."""
-    return _DECODER.decode(text if isinstance(text, str) else text.decode("utf-8"))
+    """Parse JSON; what is none raises ValueError, also `NaN` outside a string (S-24)."""
+    try:
+        return _DECODER.decode(text if isinstance(text, str) else text.decode("utf-8"))
+    except RecursionError:
+        raise ValueError("nested too deep") from None
 
 
 def as_float(value: Any) -> float:
@@ -62,13 +71,28 @@ def as_float(value: Any) -> float:
     return float(value)
 
 
+def matches(pattern: str, text: str) -> bool:
+    """Whether a text has a schema's pattern. `$` is the end: Python's own also passes before LF."""
+    return re.search(re.sub(r"\$$", r"\\Z", pattern), text) is not None
+
+
+def _pattern(
+    validator: Any, pattern: str, instance: object, schema: object
+) -> Iterator[ValidationError]:
+    if isinstance(instance, str) and not matches(pattern, instance):
+        yield ValidationError(f"does not match {pattern}")
+
+
+_Validator = extend(Draft202012Validator, {"pattern": _pattern})
+
+
 @functools.cache
 def validator(name: Literal["run", "trace", "verdict"], definition: str | None = None) -> Any:
     """Return the validator of a schema of the contract, or of one of its `$defs`."""
     whole = schema(name)
     if definition is None:
-        return Draft202012Validator(whole)
-    return Draft202012Validator({"$defs": whole["$defs"], "$ref": f"#/$defs/{definition}"})
+        return _Validator(whole)
+    return _Validator({"$defs": whole["$defs"], "$ref": f"#/$defs/{definition}"})
 
 
 def violation(
@@ -100,7 +124,7 @@ def field_name(error: ValidationError) -> str:
 def demand(error: ValidationError, *, reveal: bool) -> str:
     """Return what a field holds against what the schema demands, as the end of a sentence."""
     value = error.instance
-    shown = f"{json.dumps(value, ensure_ascii=False)}" if reveal else kind(value)
+    shown = shown_value(value) if reveal else kind(value)
     match error.validator:
         case "required":
             missing = [key for key in error.validator_value if key not in value]
@@ -130,6 +154,8 @@ def demand(error: ValidationError, *, reveal: bool) -> str:
         case "minItems" | "minLength" | "minProperties":
             least = error.validator_value
             return f"has {len(value)} entries or characters and should have at least {least}"
+        case "maxLength":
+            return f"has {len(value)} characters and should have at most {error.validator_value}"
         case "maxItems":
             return f"has {len(value)} entries and should have at most {error.validator_value}"
         case "pattern":
@@ -141,7 +167,17 @@ def shown_kind(value: object, reveal: bool) -> str:
     """Return the kind of a value, with the value itself when it may be shown."""
     if not reveal or value is None or isinstance(value, (dict, list)):
         return kind(value)
-    return f"{kind(value)} ({json.dumps(value, ensure_ascii=False)})"
+    return f"{kind(value)} ({shown_value(value)})"
+
+
+def shown_value(value: object) -> str:
+    """Return a value as JSON, shortened: a config can hold an integer of a thousand digits."""
+    if isinstance(value, int) and value.bit_length() > 256:
+        # Not by `str`, which refuses integers of more than 4,300 digits.
+        return f"an integer of about {round(value.bit_length() * math.log10(2))} digits"
+    text = json.dumps(value, ensure_ascii=False, default=str)
+    more = len(text) - LONGEST_SHOWN
+    return text if more <= 0 else f"{text[:LONGEST_SHOWN]}… ({more} characters more)"
 
 
 def _types(types: str | list[str]) -> str:

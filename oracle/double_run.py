@@ -46,7 +46,7 @@ class Judged:
 def begin(config_path: Path, *, stacks: str, stacks_file: Path, out: Path, mode: Mode) -> Run:
     """Check everything that a config names and make the directory of a new run."""
     pair = pick_stacks(stacks, stacks_file)
-    inputs = check_inputs(load_config(config_path))
+    inputs = check_inputs(load_config(config_path), weights=mode == "train")
     return create_run(
         out, inputs.config, make_bundle(inputs), pair, stacks_file.resolve(), mode=mode
     )
@@ -62,7 +62,7 @@ def reopen(path: Path, *, config_path: Path | None, mode: Mode) -> Run:
         )
     refuse_running(run)
     config = load_config(config_path or Path(run.manifest.config_path))
-    now = make_bundle(check_inputs(config))
+    now = make_bundle(check_inputs(config, weights=mode == "train"))
     check_unchanged(read_bundle(run.path / "bundle" / "bundle.json"), now, config)
     return run.updated(status="running")
 

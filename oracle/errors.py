@@ -7,11 +7,23 @@ OracleError            exit 2, verdict ERROR
 └── LegError           a leg that crashed, hung or was killed
 """
 
+import re
+
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
+
+
+def one_line(sentence: str) -> str:
+    """Return a sentence with control characters escaped: a path may hold a line end."""
+    return _CONTROL.sub(lambda found: repr(found[0])[1:-1], sentence)
+
 
 class OracleError(Exception):
     """Could not be judged. The message is shown as it stands and must hold no conversation text."""
 
     exit_code = 2
+
+    def __init__(self, sentence: str) -> None:
+        super().__init__(one_line(sentence))
 
 
 class ConfigError(OracleError):

@@ -53,9 +53,6 @@ def rows(inputs: Inputs, stacks: tuple[Stack, Stack]) -> list[tuple[str, str]]:
         ("optimizer", optimizer_words(inputs)),
         ("precision", f"{train['precision']} · {values['runtime']['device']}"),
     ]
-    if inputs.idle_prefixes:
-        idle = ", ".join(inputs.idle_prefixes)
-        found.append(("note", f"optimizer.frozen: no parameter begins with {idle}"))
     return found
 
 

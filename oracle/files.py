@@ -20,6 +20,8 @@ def read_bytes(path: Path, what: str, error: type[OracleError] = DataError) -> b
         raise error(f"{what} {path} does not exist{_nearest_folder(path)}.") from None
     except OSError as cause:
         raise error(f"{what} {path} cannot be read ({cause.strerror}).") from None
+    except ValueError:
+        raise error(f"{what} {path} cannot be read: its name holds a zero byte.") from None
     if not content:
         raise error(f"{what} {path} is empty (0 bytes).")
     return content

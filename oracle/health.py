@@ -6,12 +6,13 @@ verdict INCONCLUSIVE unless it is DIVERGED.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
 import polars as pl
 
-from oracle.compare_tensors import KINDS, recorded_kinds
 from oracle.contract import Purpose
+from oracle.health_tensors import tensor_ailments
 from oracle.tolerance import Tolerances
 from oracle.trace import Trace
 
@@ -35,10 +36,7 @@ def ailments(
     for trace, name in zip((a, b), names, strict=True):
         yield from (f"{name} {sentence}" for sentence in _missing(trace))
         yield from (f"{name} is dead: {sentence}" for sentence in _dead(trace))
-    for kind in sorted(KINDS):
-        holds = [kind in recorded_kinds(trace) for trace in (a, b)]
-        if holds[0] != holds[1]:
-            yield f"{names[holds[0]]} recorded no tensors of kind {kind}, {names[holds[1]]} did"
+    yield from tensor_ailments(a, b, names=names)
 
 
 def _lengths(a: Trace, b: Trace, tolerances: Tolerances) -> Iterator[str]:
@@ -57,6 +55,12 @@ def _missing(trace: Trace) -> Iterator[str]:
     hashes = trace.tensors.filter(pl.col("kind") == "init").select("sha256").collect()
     if not hashes.height or hashes["sha256"].null_count():
         yield "has no hashes of its initial tensors, which are required"
+    if trace.done["final"] is None:
+        yield "states no hashes of its final tensors, which are required"
+    facts = trace.header["facts"]
+    num_entries = sum(math.prod(entry["shape"]) for entry in facts["parameters"].values())
+    if num_entries != facts["num_parameters"]:
+        yield f"names parameters of {num_entries} entries and counts {facts['num_parameters']}"
 
 
 def _dead(trace: Trace) -> Iterator[str]:

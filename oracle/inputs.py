@@ -5,6 +5,7 @@ Shapes: E examples, B rows of a micro-batch, A micro-batches of a step.
 
 from __future__ import annotations
 
+import difflib
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -52,18 +53,12 @@ class Inputs:
         shapes = self.checkpoint.shapes
         return sum(math.prod(s) for name, s in shapes.items() if not name.startswith(frozen))
 
-    @property
-    def idle_prefixes(self) -> tuple[str, ...]:
-        """Entries of `optimizer.frozen` that freeze nothing: no parameter begins with them."""
-        names = self.checkpoint.shapes
-        prefixes = self.config.values["optimizer"]["frozen"]
-        return tuple(p for p in prefixes if not any(name.startswith(p) for name in names))
 
-
-def check_inputs(config: RunConfig) -> Inputs:
+def check_inputs(config: RunConfig, *, weights: bool = True) -> Inputs:
     """Check every file that the config names; raises DataError at the first fault.
 
-    Cheap files first, so that a wrong template is not told after a minute of data.
+    Cheap files first, so that a wrong template is not told after a minute of data. A render needs
+    no `weights`: of the checkpoint, `config.json` alone is read then.
     """
     data = config.values["data"]
     num_blocks = check_template(config.file(data["template"]), mask=data["mask"])
@@ -71,7 +66,9 @@ def check_inputs(config: RunConfig) -> Inputs:
     for field in ("bos_token", "eos_token", "pad_token"):
         if data[field]:
             check_token(tokenizer, f"{config.path}: data.{field}", data[field])
-    checkpoint = read_checkpoint(config.file(config.values["model"]["checkpoint"]))
+    folder = config.file(config.values["model"]["checkpoint"])
+    checkpoint = read_checkpoint(folder, weights=weights)
+    _check_frozen(config, checkpoint)
     vocab_size = checkpoint.config["vocab_size"]
     if tokenizer.largest_id >= vocab_size:
         raise DataError(
@@ -90,3 +87,14 @@ def check_inputs(config: RunConfig) -> Inputs:
         tokenizer=tokenizer,
         checkpoint=checkpoint,
     )
+
+
+def _check_frozen(config: RunConfig, checkpoint: Checkpoint) -> None:
+    names = checkpoint.shapes
+    for prefix in config.values["optimizer"]["frozen"]:
+        if not any(name.startswith(prefix) for name in names):
+            near = difflib.get_close_matches(prefix, names, n=1) or [next(iter(names))]
+            raise DataError(
+                f"{config.path}: optimizer.frozen holds {prefix!r}, and no parameter of "
+                f"{checkpoint.folder} begins with it (S-18); a name there is {near[0]}."
+            )

@@ -71,8 +71,8 @@ def numeric_divergence(channel: Judged, broken: np.ndarray, context: Context) ->
     made = divergence(
         found.phase,
         field=found.field,
-        a=_shown(a, tensor),
-        b=_shown(b, tensor),
+        a=_shown(a, found, place, leg=0),
+        b=_shown(b, found, place, leg=1),
         step=int(found.steps[place]),
         tensor=tensor,
         rule=channel.rule,
@@ -92,16 +92,19 @@ def numeric_divergence(channel: Judged, broken: np.ndarray, context: Context) ->
     )
 
 
-def _shown(value: float, tensor: str | None) -> str:
-    if tensor is None:
-        return repr(value)
-    return "absent" if math.isnan(value) else f"norm {value!r}"
+def _shown(value: float, found: Cells, place: int, *, leg: int) -> str:
+    if found.absent is not None and found.absent[leg][place]:
+        return "absent"
+    return repr(value) if found.tensors is None else f"norm {value!r}"
 
 
 def _hint(channel: Judged, broken: np.ndarray, context: Context) -> str | None:
     found, place = channel.cells, int(broken[0])
     a, b = float(found.a[place]), float(found.b[place])
     step = int(found.steps[place])
+    for leg, gone in zip(context.names, found.absent or (), strict=False):
+        if gone[place]:
+            return f"{leg} has no row of this tensor at this step"
     if found.one_sided[place]:
         return one_sided_hint(a, b, context.names)
     if found.field == "steps.lr":

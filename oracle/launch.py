@@ -12,6 +12,7 @@ import signal
 import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import IO
 
 from oracle.ending import ending
@@ -20,6 +21,8 @@ from oracle.leg import Leg, LegEnd, Limits, environment
 from oracle.progress import LegState, LegTail, OnProgress
 
 POLL_SECONDS = 0.1
+STREAMS = ("stdout", "stderr")
+LARGEST_LOG_BYTES = 32_000_000  # of stdout and of stderr, each
 
 
 def run_legs(
@@ -98,6 +101,13 @@ class _Process:
         if self.alive:
             self.seconds = now - self.started
 
+    def bound_logs(self) -> None:
+        """Cut a log that grew too long to half: its beginning stays, and what comes last."""
+        for stream in STREAMS:
+            path = _log_path(self.leg, stream)
+            if path.stat().st_size > LARGEST_LOG_BYTES:
+                os.truncate(path, LARGEST_LOG_BYTES // 2)
+
     def signal(self, number: int) -> None:
         # A group outlives its leader when the leader left children behind.
         with contextlib.suppress(ProcessLookupError, PermissionError):
@@ -108,6 +118,7 @@ class _Process:
         self.signal(signal.SIGKILL)
         self.popen.wait()
         self.tail.poll()
+        self.bound_logs()
 
     def end(self) -> LegEnd:
         code = self.popen.returncode
@@ -127,6 +138,7 @@ def _watch(running: list[_Process], limits: Limits, on_progress: OnProgress | No
         alive = [process for process in running if process.alive]
         for process in running:
             process.poll(now)
+            process.bound_logs()
         if on_progress is not None:
             on_progress(tuple(_state(process) for process in running))
         for process in alive:
@@ -167,14 +179,19 @@ def _stop(alive: Sequence[_Process], grace_seconds: float) -> None:
     deadline = time.monotonic() + grace_seconds
     while any(process.alive for process in alive) and time.monotonic() < deadline:
         time.sleep(POLL_SECONDS / 2)
+        for process in alive:
+            process.bound_logs()
     for process in alive:
         process.signal(signal.SIGKILL)
 
 
 def _log(leg: Leg, stream: str) -> IO[bytes]:
-    path = leg.logs / f"{leg.name}.{stream}"
-    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    handle = os.open(_log_path(leg, stream), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     return os.fdopen(handle, "ab")
+
+
+def _log_path(leg: Leg, stream: str) -> Path:
+    return leg.logs / f"{leg.name}.{stream}"
 
 
 @contextlib.contextmanager

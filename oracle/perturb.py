@@ -20,12 +20,11 @@ import tomli_w
 
 from oracle.config import RunConfig
 from oracle.errors import DataError
-from oracle.safetensors_header import StoredTensor, read_header
+from oracle.safetensors_header import StoredTensor, read_header, read_values
 from oracle.tolerance import DTYPES
 
 VARIANTS = ("repeat", "threads", "attention", "weights")
 NAMES = {"float64": "F64", "float32": "F32"}
-READ_AS = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "BF16": "<u2"}
 
 
 def write_variants(config: RunConfig, folder: Path) -> Mapping[str, Path]:
@@ -62,7 +61,7 @@ def move_weights(source: Path, target: Path, *, precision: str) -> None:
     if not stored:
         raise DataError(f"checkpoint {source} holds no safetensors file.")
     moved = {
-        name: _moved(name, _values(tensor), precision)
+        name: _moved(name, read_values(tensor), precision)
         for name, tensor in stored.items()
         if not name.endswith("rotary_emb.inv_freq") and not (tied and name == "lm_head.weight")
     }
@@ -80,15 +79,6 @@ def _absolute(config: RunConfig) -> dict[str, Any]:
     values["model"]["checkpoint"] = str(config.file(values["model"]["checkpoint"]).resolve())
     values["snapshot"]["every_steps"] = 0
     return values
-
-
-def _values(tensor: StoredTensor) -> npt.NDArray[Any]:
-    with tensor.path.open("rb") as stream:
-        stream.seek(tensor.start)
-        raw = np.frombuffer(stream.read(tensor.end - tensor.start), dtype=READ_AS[tensor.dtype])
-    if tensor.dtype == "BF16":
-        raw = (raw.astype(np.uint32) << 16).view(np.float32)
-    return raw.reshape(tensor.shape)
 
 
 def _moved(name: str, values: npt.NDArray[Any], precision: str) -> npt.NDArray[Any]:

@@ -6,7 +6,6 @@ the same warning for ever makes no progress.
 
 from __future__ import annotations
 
-import json
 import math
 import os
 import time
@@ -16,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from oracle.document import as_float
+from oracle.document import as_float, loads
 
 PhaseOfLeg = Literal["starting", "rendering", "training", "done", "failed"]
 RATE_SECONDS = 20.0
@@ -92,7 +91,7 @@ class LegTail:
 
     def _read_step(self, line: bytes) -> None:
         try:
-            row: Any = json.loads(line)
+            row: Any = loads(line)
             step, loss = int(row["step"]), as_float(row["loss"])
         except (ValueError, KeyError, TypeError):
             return  # the reader of the finished trace says what is wrong, with the line

@@ -1,16 +1,20 @@
-"""The header of a safetensors file: names, dtypes, shapes and byte ranges; no value is read."""
+"""The header of a safetensors file: names, dtypes, shapes and byte ranges; values on demand."""
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
+
+from oracle.document import loads
 from oracle.errors import DataError
 
+READ_AS = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "BF16": "<u2"}
 BYTES_OF = {"F64": 8, "F32": 4, "F16": 2, "BF16": 2}
 LARGEST_HEADER_BYTES = 100_000_000  # the limit of the format's own library
 
@@ -37,7 +41,7 @@ def read_header(path: Path) -> dict[str, StoredTensor]:
                     f"{path} has {size} bytes and its header alone wants {8 + num_header_bytes}; "
                     "it is truncated or no safetensors file."
                 )
-            header = json.loads(stream.read(num_header_bytes))
+            header = loads(stream.read(num_header_bytes))
     except OSError as error:
         raise DataError(f"weights {path} cannot be read ({error.strerror}).") from None
     except ValueError:
@@ -57,6 +61,16 @@ def read_header(path: Path) -> dict[str, StoredTensor]:
             + ("it is truncated." if size < end else "it holds bytes that belong to no tensor.")
         )
     return tensors
+
+
+def read_values(tensor: StoredTensor) -> npt.NDArray[Any]:
+    """Return the values of a tensor in its shape; BF16 is widened to float32."""
+    with tensor.path.open("rb") as stream:
+        stream.seek(tensor.start)
+        raw = np.frombuffer(stream.read(tensor.end - tensor.start), dtype=READ_AS[tensor.dtype])
+    if tensor.dtype == "BF16":
+        raw = (raw.astype(np.uint32) << 16).view(np.float32)
+    return raw.reshape(tensor.shape)
 
 
 def _tensor(path: Path, name: str, entry: Any, start: int) -> StoredTensor:

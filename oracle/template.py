@@ -38,6 +38,12 @@ class _GenerationTag(Extension):
 def check_template(path: Path, *, mask: str) -> int:
     """Check a template's source and return its number of generation blocks; raises DataError."""
     source = read_text(path, "template")
+    if "\r" in source:
+        line = source.count("\n", 0, source.index("\r")) + 1
+        raise DataError(
+            f"template {path}:{line} holds a carriage return (CR), on which engines disagree "
+            "(S-03); save it with line ends of LF alone."
+        )
     environment = Environment(
         trim_blocks=True,
         lstrip_blocks=True,
@@ -49,6 +55,8 @@ def check_template(path: Path, *, mask: str) -> int:
     except TemplateSyntaxError as error:
         reason = (error.message or "syntax error").rstrip(".")
         raise DataError(f"template {path}:{error.lineno} does not parse: {reason}.") from None
+    except RecursionError:
+        raise DataError(f"template {path} is nested too deep.") from None
     for name in tree.find_all(nodes.Name):
         if name.name == "strftime_now":
             raise DataError(

@@ -56,7 +56,7 @@ def read_trace(path: Path, *, nonce: str | None = None, config_sha256: str | Non
     done = _read_done(path)
     header = _read_header(path, nonce=nonce, config_sha256=config_sha256)
     _check_same(path, header, done)
-    _check_files(path, done["files"])
+    _check_files(path, header["mode"], done["files"])
     tokens = read_table(_segments(path, done["files"], "tokens"), "token_row")
     _check_tokens(path, tokens, done["num_examples"])
     tensors = read_table(_segments(path, done["files"], "tensors"), "tensor_row")
@@ -136,20 +136,30 @@ def _check_same(path: Path, header: Mapping[str, Any], done: Mapping[str, Any]) 
             )
 
 
-def _check_files(path: Path, files: Mapping[str, Mapping[str, Any]]) -> None:
+def _check_files(path: Path, mode: str, files: Mapping[str, Mapping[str, Any]]) -> None:
     for name in files:
         if LISTED.fullmatch(name) is None:
             raise TraceError(
                 f"{path / 'done.json'} lists {name!r}, which is no file of a trace (S-24)."
             )
-    if "header.json" not in files:
-        raise TraceError(f"{path / 'done.json'} does not list header.json (S-24).")
+    required = ["header.json", *(["steps.jsonl"] if mode == "train" else ())]
+    for name in required:
+        if name not in files:
+            raise TraceError(f"{path / 'done.json'} does not list {name} (S-24).")
+    if not any(name.startswith("tokens/") for name in files):
+        raise TraceError(f"{path / 'done.json'} lists no file of tokens/ (S-24).")
+    if (path / "steps.jsonl").exists() and "steps.jsonl" not in files:
+        raise _unlisted(path / "steps.jsonl")
     for folder in ("tokens", "tensors"):
         for found in sorted((path / folder).glob("*")):
             if f"{folder}/{found.name}" not in files:
-                raise TraceError(f"{found} is not listed in done.json, so it is of another run.")
+                raise _unlisted(found)
     for name, listed in files.items():
         _check_file(path / name, listed)
+
+
+def _unlisted(path: Path) -> TraceError:
+    return TraceError(f"{path} is not listed in done.json, so it is of another run.")
 
 
 def _check_file(path: Path, listed: Mapping[str, Any]) -> None:
@@ -227,6 +237,11 @@ def _check_tensors(path: Path, tensors: pl.LazyFrame) -> None:
 
 
 def _check_steps(path: Path, steps: pl.DataFrame, num_steps: int) -> None:
+    if steps.height and steps["step"][0] != 0:
+        raise TraceError(
+            f"{path / 'steps.jsonl'}:1: the first step is {steps['step'][0]} and should be 0: a "
+            "trace holds every step of its run, those before a resume too."
+        )
     gap = steps["step"].diff() != 1
     if (line := gap.arg_max()) is not None and gap[line]:
         raise TraceError(

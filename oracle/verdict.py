@@ -16,6 +16,7 @@ from typing import Any
 import polars as pl
 
 from oracle.compare import Comparison, compare
+from oracle.compare_checkpoint import has_checkpoint
 from oracle.contract import (
     CONTRACT_VERSION,
     PhaseResult,
@@ -87,6 +88,8 @@ def judge(
     reasons = list(ailments(a, b, purpose=purpose, names=names, tolerances=rules))
     reasons += [*found.reasons, *(refused if measured is None else ())]
     warnings = [*_typed(a, names[0]), *(refused if measured is not None else ())]
+    # A leg of a run owes its checkpoint; a trace that was copied may have left it behind.
+    (warnings if run is None else reasons).extend(_without_checkpoint(a, b, names))
     return _verdict(a, b, found, reasons, warnings, purpose, names, rules, measured, run)
 
 
@@ -237,6 +240,16 @@ def _typed(trace: Trace, name: str) -> list[str]:
     return [
         f"{len(typed)} examples hold control tokens that were typed in a message, as {name} counts "
         f"them; they are control tokens to the model (first: {typed[0]})"
+    ]
+
+
+def _without_checkpoint(a: Trace, b: Trace, names: tuple[str, str]) -> list[str]:
+    if a.header["mode"] == "render":
+        return []
+    return [
+        f"{name} has no checkpoint/, so the weights that it delivers were not checked (S-13)"
+        for trace, name in zip((a, b), names, strict=True)
+        if not has_checkpoint(trace)
     ]
 
 

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 CONTROL = {"<|endoftext|>": 0, "<|im_start|>": 1, "<|im_end|>": 2}
 NAMES = ("torch", "jax")
 CONFIG = "c" * 64
+INPUT = b"of every input file"
 ROWS = 4  # rows of a step: 2 micro-batches of 2
 PARAMETERS = {
     "model.embed_tokens.weight": [16, 4],
@@ -59,7 +60,9 @@ def documents(
         "steps": _steps(num_steps, tokens[:num_train], seed),
         "tokens": tokens,
         "tensors": list(_tensors(num_steps, tensors_every, seed)),
-        "final": {f"{kind}_sha256": _hash(f"{kind}{seed}") for kind in ("params", "m", "v")},
+        "final": {f"{kind}_sha256": _hash(f"{kind}{seed}") for kind in ("m", "v")}
+        | {"params_sha256": set_hash(weights(seed))},
+        "checkpoint": weights(seed),
     }
     return copy.deepcopy(made)
 
@@ -95,6 +98,29 @@ def order(ids: list[str], seed: int, epoch: int) -> list[str]:
     return sorted(ids, key=lambda i: hashlib.sha256(f"{seed}:{epoch}:{i}".encode()).hexdigest())
 
 
+def weights(seed: int) -> dict[str, np.ndarray]:
+    """Return the final parameters."""
+    rng = np.random.default_rng([seed, 2])
+    return {name: rng.normal(size=shape) for name, shape in PARAMETERS.items()}
+
+
+def set_hash(tensors: dict[str, np.ndarray]) -> str:
+    """Return the hash of a set of tensors (S-22)."""
+    parts = (name.encode() + b"\0" + tensors[name].tobytes() for name in sorted(tensors))
+    return hashlib.sha256(b"".join(parts)).hexdigest()
+
+
+def safetensors(tensors: dict[str, np.ndarray], dtype: str = "F64") -> bytes:
+    """Return a safetensors file."""
+    header, body = {}, b""
+    for name, values in tensors.items():
+        end = len(body) + values.nbytes
+        header[name] = {"dtype": dtype, "shape": values.shape, "data_offsets": [len(body), end]}
+        body += values.tobytes()
+    text = json.dumps(header).encode()
+    return len(text).to_bytes(8, "little") + text + body
+
+
 def write(path: Path, made: Documents) -> Path:
     """Write a finished trace with a footer that holds."""
     path.mkdir(parents=True)
@@ -108,6 +134,12 @@ def write(path: Path, made: Documents) -> Path:
     for name, content in files.items():
         (path / name).parent.mkdir(exist_ok=True)
         (path / name).write_bytes(content)
+    if made.get("checkpoint"):
+        folder = path / "checkpoint"
+        folder.mkdir()
+        (folder / "model.safetensors").write_bytes(safetensors(made["checkpoint"]))
+        for name in ("tokenizer.json", "chat_template.jinja"):
+            (folder / name).write_bytes(INPUT)
     done = {
         "nonce": made["header"]["nonce"],
         "mode": made["header"]["mode"],
@@ -148,7 +180,7 @@ def row_of(made: Documents, name: str) -> dict[str, Any]:
 def _header(
     stack: str, precision: str, seed: int, num_train: int, num_steps: int, mode: str
 ) -> dict[str, Any]:
-    digest = "d" * 64
+    digest = hashlib.sha256(INPUT).hexdigest()
     facts: dict[str, Any] = {
         "seed": seed,
         "files": {
@@ -243,7 +275,7 @@ def _tensors(num_steps: int, every: int, seed: int) -> Any:
         (s, k) for s in at for k in ("grad", "m", "v", "update", "param")
     ]:
         for name, shape in PARAMETERS.items():
-            sketch = rng.normal(size=64)
+            sketch = np.where(np.arange(64) < math.prod(shape), rng.normal(size=64), 0.0)
             yield {
                 "step": step, "kind": kind, "name": name, "shape": shape,
                 "norm": float(np.linalg.norm(sketch)), "mean": float(sketch.mean()),

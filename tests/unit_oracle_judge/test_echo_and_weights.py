@@ -39,6 +39,7 @@ def set_fact(made: Documents, name: str, value: Any) -> None:
 def test_a_differing_fact_is_a_divergence_of_echo(judged: Judge, name: str, value: Any) -> None:
     a, b = pair()
     set_fact(b, name, value)
+    b["checkpoint"] = {}  # the copies in it are held against these facts
     verdict = judged(a, b)
     assert [(d.phase, d.field, d.clause) for d in verdict.divergences] == [
         ("echo", f"header.facts.{name}", "S-25")

@@ -332,3 +332,24 @@ def test_float32_is_judged_on_exact_phases_and_step_0_even_with_a_floor(judged: 
     assert any("anchored runs do not exist yet" in reason for reason in verdict.reasons)
     b["steps"][0]["loss"] *= 1.001
     assert judged(a, b, floor=1e-9).first is not None
+
+
+@pytest.mark.parametrize(("leg", "name"), [(0, "torch"), (1, "jax")])
+def test_a_tensor_row_of_one_side_names_the_side_that_has_none(
+    judged: Judge, leg: int, name: str
+) -> None:
+    legs = pair()
+    gone = next(r for r in legs[leg]["tensors"] if r["kind"] == "grad" and r["step"] == 4)
+    legs[leg]["tensors"].remove(gone)
+    first = judged(*legs).first
+    assert first is not None
+    assert first.hint == f"{name} has no row of this tensor at this step"
+    assert (first.a, first.b)[leg] == "absent"
+
+
+def test_a_tensor_norm_that_is_not_a_number_is_shown_as_such(judged: Judge) -> None:
+    a, b = pair()
+    next(r for r in b["tensors"] if r["kind"] == "grad" and r["step"] == 4)["norm"] = math.nan
+    first = judged(a, b).first
+    assert first is not None
+    assert (first.b, first.hint) == ("norm nan", "only jax is not finite")

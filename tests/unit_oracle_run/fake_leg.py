@@ -10,6 +10,7 @@ no-footer   exits with 0 without done.json   nonce     writes another nonce
 cut         cuts the last line of steps      full      cannot write: files may not grow (disk full)
 slow        takes half a second a step           child     leaves a child behind that never ends
 leftover    puts an old trace there, crashes  nan      a loss that is not a number
+chatter     prints 2 MB of warnings in a second
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ import json
 import os
 import resource
 import signal
+import struct
 import subprocess
 import sys
 import time
@@ -152,7 +154,7 @@ def tensor_row(name: str) -> dict[str, Any]:
         "norm": 1.0,
         "mean": 0.5,
         "max_abs": 1.0,
-        "sketch": [0.5] * 64,
+        "sketch": [0.6, 0.8] + [0.0] * 62,
         "sha256": digest(name.encode()),
     }
 
@@ -162,11 +164,24 @@ def write(path: Path, rows: list[dict[str, Any]]) -> None:
     path.write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
 
 
-def finish(options: Options, counts: dict[str, int], num_steps: int) -> None:
+def checkpoint(options: Options, config: dict[str, Any]) -> str:
+    """Write `checkpoint/`; returns the hash of the final parameters."""
+    folder = options.out / "checkpoint"
+    folder.mkdir(exist_ok=True, mode=0o700)
+    values = struct.pack("<2d", 3.0, 4.0)
+    head = json.dumps({"w": {"dtype": "F64", "shape": [2], "data_offsets": [0, 16]}}).encode()
+    (folder / "model.safetensors").write_bytes(struct.pack("<Q", len(head)) + head + values)
+    for name, key in (("tokenizer.json", "tokenizer"), ("chat_template.jinja", "template")):
+        (folder / name).write_bytes((options.root / config["data"][key]).read_bytes())
+    return digest(b"w\0" + values)
+
+
+def finish(options: Options, counts: dict[str, int], num_steps: int, params: str = "") -> None:
     out = options.out
-    names = [str(p.relative_to(out)) for p in sorted(out.rglob("*.json*")) if p.is_file()]
+    found = [p.relative_to(out) for p in sorted(out.rglob("*.json*")) if p.is_file()]
+    names = [str(p) for p in found if p.parts[0] != "checkpoint"]
     nonce = "of-another-run" if options.behaviour == "nonce" else options.nonce
-    hashes = {f"{k}_sha256": digest(k.encode()) for k in ("params", "m", "v")}
+    hashes = {f"{k}_sha256": digest(k.encode()) for k in ("m", "v")} | {"params_sha256": params}
     done = {
         "nonce": nonce,
         "mode": options.mode,
@@ -194,6 +209,12 @@ def misbehave(options: Options, t: int) -> None:
     behaviour = options.behaviour
     if behaviour == "slow":
         time.sleep(0.5)
+    if behaviour == "chatter":
+        for number in range(50_000):
+            print(f"warning {number}", file=sys.stderr)
+        time.sleep(0.3)
+        if t == 3:
+            print("the end", file=sys.stderr)
     if t != 1:
         return
     if behaviour == "crash":
@@ -251,7 +272,7 @@ def train(options: Options) -> int:
                 fail(options, "interrupted", f"stopped after step {t}; resume with --resume.")
                 return 130
     if options.behaviour != "no-footer":
-        finish(options, counts, num_steps)
+        finish(options, counts, num_steps, checkpoint(options, config))
     return 0
 
 

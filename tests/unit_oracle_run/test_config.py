@@ -133,6 +133,41 @@ def test_malformed_toml_is_refused_with_its_line(tiny: TinyRun, text: str, expec
     assert expected in refusal(tiny.config)
 
 
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        ("1" + "0" * 5000, " holds a number or date that cannot be read."),
+        ("1" + "0" * 400, "seed is an integer of about 400 digits and does not fit in 64 bits"),
+        ("0x" + "f" * 9000, "seed is an integer of about 10837 digits and does not fit in 64 bits"),
+        ("[0x" + "f" * 9000 + "]", " holds an integer that does not fit in 64 bits"),
+        ("[" * 900, " holds lists or tables that are nested too deep."),
+        ("2020-01-01", 'seed is a date ("2020-01-01") and should be an integer'),
+        ("2020-01-01T00:00:00Z", "seed is a date and time ("),
+        ("07:32:00", 'seed is a time ("07:32:00") and should be an integer'),
+        ('"' + "x" * 5000 + '"', "xxx… (4882 characters more)) and should be an integer"),
+    ],
+)
+def test_a_value_that_toml_takes_and_no_run_can_use_is_one_short_sentence(
+    tiny: TinyRun, value: str, expected: str
+) -> None:
+    text = tiny.config.read_text().replace("seed = 3", f"seed = {value}")
+    tiny.config.write_text(text)
+    sentence = refusal(tiny.config)
+    assert sentence.startswith(str(tiny.config))
+    assert expected in sentence
+    assert len(sentence) < len(str(tiny.config)) + 300
+
+
+def test_a_rate_of_400_digits_is_refused_and_not_printed(tiny: TinyRun) -> None:
+    tiny.set("optimizer.learning_rate", 10**400)
+    assert "learning_rate is an integer of about 400 digits" in refusal(tiny.config)
+
+
+def test_a_name_that_ends_with_a_line_end_is_refused(tiny: TinyRun) -> None:
+    tiny.set("name", "tiny\n")
+    assert 'name is "tiny\\n" and should match' in refusal(tiny.config)
+
+
 def test_toml_that_is_not_utf8_is_refused(tiny: TinyRun) -> None:
     tiny.config.write_bytes(b'name = "\xff"\n')
     assert "is not UTF-8 (byte 8)" in refusal(tiny.config)

@@ -56,11 +56,35 @@ def test_sizes_are_counted_from_the_files(tiny: TinyRun) -> None:
     assert inputs.num_trainable_parameters == num_parameters
 
 
-def test_frozen_parameters_are_not_trainable_and_idle_prefixes_are_told(tiny: TinyRun) -> None:
-    tiny.set("optimizer.frozen", ["model.embed", "lm_head"])
+def test_frozen_parameters_are_not_trainable(tiny: TinyRun) -> None:
+    tiny.set("optimizer.frozen", ["model.embed"])
     inputs = checked(tiny)
     assert inputs.checkpoint.num_parameters - inputs.num_trainable_parameters == 260 * 8
-    assert inputs.idle_prefixes == ("lm_head",)
+
+
+def test_a_frozen_prefix_that_begins_no_name_is_refused_with_the_nearest(tiny: TinyRun) -> None:
+    tiny.set("optimizer.frozen", ["model.embed", "model.embedtokens.weight"])
+    assert (
+        "optimizer.frozen holds 'model.embedtokens.weight', and no parameter of "
+        f"{tiny.folder}/checkpoint begins with it (S-18); a name there is model.embed_tokens.weight"
+    ) in refusal(tiny)
+
+
+@pytest.mark.parametrize("name", ["\nchat.jinja", "chat\u2028.jinja", "chat\x00.jinja"])
+def test_a_path_with_a_control_character_is_told_on_one_line(tiny: TinyRun, name: str) -> None:
+    tiny.set("data.template", name)
+    assert len(refusal(tiny).splitlines()) == 1
+
+
+def test_without_weights_the_config_of_the_model_is_enough(tiny: TinyRun) -> None:
+    (tiny.folder / "checkpoint" / "model.safetensors").unlink()
+    inputs = check_inputs(load_config(tiny.config), weights=False)
+    assert [path.name for path in inputs.checkpoint.files] == ["config.json"]
+    assert "has neither model.safetensors nor" in refusal(tiny)
+    tiny.model["vocab_size"] = 257
+    tiny.write()
+    with pytest.raises(DataError, match="produces ids up to 257"):
+        check_inputs(load_config(tiny.config), weights=False)
 
 
 def test_with_packing_steps_per_epoch_is_not_known(tiny: TinyRun) -> None:
@@ -88,6 +112,10 @@ def test_with_packing_steps_per_epoch_is_not_known(tiny: TinyRun) -> None:
         (json.dumps({"id": 7, "messages": [message()]}), "id is an integer and should be text"),
         (json.dumps({"id": "", "messages": [message()]}), "id is empty text"),
         (json.dumps({"id": "a\tb", "messages": [message()]}), "id holds a control character"),
+        (
+            json.dumps({"id": "a" * 257, "messages": [message()]}),
+            "id has 257 characters and should have at most 256",
+        ),
         (json.dumps({"id": "a", "messages": []}), "messages is empty list"),
         (json.dumps({"id": "a", "messages": SECRET}), "messages is text"),
         (json.dumps({"id": "a", "messages": [SECRET]}), "messages[0] is text"),
@@ -207,6 +235,22 @@ BLOCK = "{% generation %}x{% endgeneration %}"
 def test_a_bad_template_is_refused_with_its_line(tiny: TinyRun, source: str, expected: str) -> None:
     tiny.put("chat.jinja", source)
     assert expected in refusal(tiny)
+
+
+def test_a_carriage_return_in_a_template_is_refused_with_its_line(tiny: TinyRun) -> None:
+    (tiny.folder / "chat.jinja").write_bytes(b"a\n" + BLOCK.encode() + b"\r\n")
+    assert "chat.jinja:2 holds a carriage return (CR)" in refusal(tiny)
+
+
+def test_a_template_that_is_nested_too_deep_is_refused(tiny: TinyRun) -> None:
+    tiny.put("chat.jinja", "{{ " + "(" * 5000 + "1" + ")" * 5000 + " }}")
+    assert "chat.jinja is nested too deep" in refusal(tiny)
+
+
+@pytest.mark.parametrize("name", ["checkpoint/config.json", "tokenizer.json"])
+def test_json_that_is_nested_too_deep_is_refused(tiny: TinyRun, name: str) -> None:
+    tiny.put(name, "[" * 100_000)
+    assert "is not JSON (nested too deep)" in refusal(tiny)
 
 
 def test_a_template_without_tags_is_told_how_to_add_them(tiny: TinyRun) -> None:
@@ -350,6 +394,47 @@ def test_a_wrong_shape_is_told_with_both(tiny: TinyRun) -> None:
     shapes = SHAPES | {"model.layers.0.self_attn.k_proj.weight": [8, 8]}
     (tiny.folder / "checkpoint" / "model.safetensors").write_bytes(safetensors(shapes))
     assert "k_proj.weight has the shape [8, 8] and config.json demands [4, 8]" in refusal(tiny)
+
+
+def shard(tiny: TinyRun, **places: str) -> None:
+    """Cut the weights into two shards with an index that places every tensor."""
+    folder = tiny.folder / "checkpoint"
+    (folder / "model.safetensors").unlink()
+    halves = {"a.safetensors": list(SHAPES)[:5], "b.safetensors": list(SHAPES)[5:]}
+    for file, names in halves.items():
+        (folder / file).write_bytes(safetensors({name: SHAPES[name] for name in names}))
+    index = {name: file for file, names in halves.items() for name in names} | places
+    text = json.dumps({"weight_map": {name: file for name, file in index.items() if file}})
+    (folder / "model.safetensors.index.json").write_text(text)
+
+
+def test_shards_are_read_by_their_index(tiny: TinyRun) -> None:
+    shard(tiny)
+    assert {path.name for path in checked(tiny).checkpoint.files} == {
+        *("config.json", "a.safetensors", "b.safetensors"),
+    }
+
+
+@pytest.mark.parametrize(
+    ("place", "expected"),
+    [
+        ("", "b.safetensors holds model.norm.weight, which the index does not place there"),
+        ("a.safetensors", "b.safetensors holds model.norm.weight, which the index does not place"),
+        ("../x.safetensors", "places model.norm.weight in no file of its folder"),
+    ],
+)
+def test_a_tensor_that_the_index_does_not_place_is_refused(
+    tiny: TinyRun, place: str, expected: str
+) -> None:
+    shard(tiny, **{"model.norm.weight": place})
+    assert expected in refusal(tiny)
+
+
+def test_two_rope_bases_that_differ_are_refused_with_both(tiny: TinyRun) -> None:
+    tiny.model["rope_parameters"] = {"rope_theta": 5e5}
+    tiny.write()
+    expected = "rope_theta is 10000.0 and rope_parameters.rope_theta is 500000.0; they must agree"
+    assert expected in refusal(tiny)
 
 
 def test_an_unknown_tensor_is_named(tiny: TinyRun) -> None:

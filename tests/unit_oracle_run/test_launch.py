@@ -129,6 +129,18 @@ def test_garbage_on_both_outputs_is_no_fault(tiny: TinyRun, tmp_path: Path) -> N
     assert (tmp_path / "logs" / "a.stdout").stat().st_size == 200_000
 
 
+def test_a_leg_that_prints_without_end_does_not_fill_the_disk(
+    tiny: TinyRun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("oracle.launch.LARGEST_LOG_BYTES", 100_000)
+    found = ends(tiny, tmp_path, a="chatter", b="good")
+    assert [end.error for end in found.values()] == [None, None]  # it trained all the same
+    log = (tmp_path / "logs" / "a.stderr").read_text()
+    assert len(log) <= 100_000
+    assert log.startswith("warning 0\n")  # what came first is kept, and what came last
+    assert log.endswith("the end\n")
+
+
 def test_children_that_a_leg_leaves_behind_are_ended_with_it(tiny: TinyRun, tmp_path: Path) -> None:
     found = ends(tiny, tmp_path, a="child", b="good")
     assert found["a"].error is None

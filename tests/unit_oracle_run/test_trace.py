@@ -68,7 +68,7 @@ def test_values_are_read_as_they_were_written(trace: Path) -> None:
     assert tokens["split"].to_list() == ["train"] * 5 + ["eval", "edge"]
     assert tokens["ids"][0].to_list() == list(b"What?That.")
     assert tokens["mask"][0].to_list() == [0] * 5 + [1] * 5
-    assert read.tensors.collect()["sketch"].to_list() == [[0.5] * 64]
+    assert read.tensors.collect()["sketch"].to_list() == [[0.6, 0.8] + [0.0] * 62]
     assert read.header["nonce"] == read.done["nonce"] == "n1"
 
 
@@ -203,6 +203,8 @@ def test_a_bare_nan_is_not_json(trace: Path) -> None:
         ({"batch_sha256": "abc"}, "has batch_sha256 as text that is not text matching"),
         ({"grad_norm": None}, "has grad_norm as null that is not a number"),
         ({"extra": 1}, "has unknown 'extra'"),
+        ({"examples": ["x" * 257]}, "each text of 1 to 256 characters"),
+        ({"batch_sha256": "0" * 64 + "\n"}, "has batch_sha256 as text that is not text matching"),
     ],
 )
 def test_a_field_off_the_schema_is_named_with_line_and_kind(
@@ -257,7 +259,8 @@ def test_messages_hold_neither_text_nor_ids(
         ((pl.col("mask") + 1).alias("mask"), "mask that is not a list, each one of 0, 1"),
         (pl.lit(None, pl.String).alias("text"), "text that is not text"),
         (pl.lit("test").alias("split"), "split that is not one of train, eval, edge"),
-        (pl.lit("").alias("id"), "id that is not non-empty text"),
+        (pl.lit("").alias("id"), "id that is not text of 1 to 256 characters"),
+        (pl.lit("x" * 257).alias("id"), "id that is not text of 1 to 256 characters"),
         ((pl.col("index") - 1).alias("index"), "index that is not an integer of at least 0"),
         (pl.col("ids").list.concat(pl.lit(None, pl.Int32)).alias("ids"), "ids that is not a list"),
     ],
@@ -346,6 +349,49 @@ def test_a_tensor_recorded_twice_is_refused(trace: Path) -> None:
 def test_a_table_that_the_footer_does_not_list_is_of_another_run(trace: Path) -> None:
     (trace / "tokens" / "00001.jsonl").write_text("")
     assert "tokens/00001.jsonl is not listed in done.json" in refusal(trace)
+
+
+def unlist(trace: Path, *names: str) -> None:
+    edit(trace / "done.json", lambda done: [done["files"].pop(name) for name in names])
+
+
+def test_steps_that_the_footer_does_not_list_are_refused(trace: Path) -> None:
+    unlist(trace, "steps.jsonl")
+    edit(trace / "steps.jsonl", lambda row: row.update(loss=9.0))
+    assert "done.json does not list steps.jsonl" in refusal(trace)
+
+
+def test_a_footer_without_a_segment_of_tokens_is_refused(trace: Path) -> None:
+    unlist(trace, "tokens/00000.jsonl")
+    (trace / "tokens" / "00000.jsonl").unlink()
+    assert "done.json lists no file of tokens/" in refusal(trace)
+
+
+def test_a_render_with_steps_beside_it_is_refused(trace: Path) -> None:
+    unlist(trace, "steps.jsonl")
+    for name in ("header.json", "done.json"):
+        edit(trace / name, lambda document: document.update(mode="render"))
+    assert "steps.jsonl is not listed in done.json" in refusal(trace)
+
+
+def test_a_trace_that_begins_after_step_0_is_refused(trace: Path) -> None:
+    path = trace / "steps.jsonl"
+    path.write_text("".join(path.read_text().splitlines(keepends=True)[2:]))
+    relist(trace)
+    edit(trace / "done.json", lambda done: done.update(num_steps=2))
+    assert "steps.jsonl:1: the first step is 2 and should be 0" in refusal(trace)
+
+
+@pytest.mark.parametrize("name", ["header.json", "done.json", "error.json"])
+def test_a_document_that_is_nested_too_deep_is_refused(trace: Path, name: str) -> None:
+    (trace / name).write_text("[" * 100_000)
+    assert f"{name} is not JSON" in refusal(trace)
+
+
+def test_a_line_that_is_nested_too_deep_is_refused(trace: Path) -> None:
+    (trace / "steps.jsonl").write_text("[" * 100_000 + "\n")
+    relist(trace)
+    assert "steps.jsonl:1: the line is not JSON" in refusal(trace)
 
 
 def test_a_footer_cannot_name_files_outside_the_trace(trace: Path) -> None:

@@ -62,6 +62,10 @@ class GgufFile:
         """A metadata value; KeyError when the file has none under this key."""
         return self._reader.fields[key].contents()
 
+    def tensor_names(self) -> list[str]:
+        """The Hugging Face name of each tensor."""
+        return [hugging_face_name(tensor.name) for tensor in self._reader.tensors]
+
     def tensor_types(self) -> dict[str, int]:
         """How many tensors are stored in each GGUF type."""
         counts: dict[str, int] = {}

@@ -38,7 +38,7 @@ def locate() -> Path:
     return Path(str(found[0].locate()))
 
 
-def model_config(file: GgufFile, tied: bool) -> dict[str, Any]:
+def model_config(file: GgufFile) -> dict[str, Any]:
     """The content of config.json, from the file's metadata."""
     width = int(file.field("llama.embedding_length"))
     heads = int(file.field("llama.attention.head_count"))
@@ -62,7 +62,7 @@ def model_config(file: GgufFile, tied: bool) -> dict[str, Any]:
         "mlp_bias": False,
         "attention_dropout": 0.0,
         "initializer_range": 0.041666666666666664,
-        "tie_word_embeddings": tied,
+        "tie_word_embeddings": "lm_head.weight" not in file.tensor_names(),
         "bos_token_id": int(file.field("tokenizer.ggml.bos_token_id")),
         "eos_token_id": int(file.field("tokenizer.ggml.eos_token_id")),
         "pad_token_id": int(file.field("tokenizer.ggml.padding_token_id")),
@@ -89,11 +89,10 @@ def write_tokenizer(file: GgufFile, folder: Path) -> None:
 
 
 def write_model(file: GgufFile, folder: Path) -> None:
-    """Write config.json and model.safetensors (about 540 MB)."""
+    """Write model.safetensors (about 540 MB)."""
     from safetensors.numpy import save_file
 
     weights = dict(file.tensors())
-    write_json(folder / "config.json", model_config(file, tied="lm_head.weight" not in weights))
     save_file(dict(sorted(weights.items())), folder / "model.safetensors", {"format": "pt"})
     stored = ", ".join(f"{number} {kind}" for kind, number in file.tensor_types().items())
     parameters = sum(weight.size for weight in weights.values())
@@ -105,13 +104,16 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         prog="prepare.py", description="Unpack SmolLM2-135M-Instruct into a Hugging Face folder."
     )
-    parser.add_argument("--tokenizer-only", action="store_true", help="leave the weights out")
+    parser.add_argument(
+        "--tokenizer-only", action="store_true", help="leave the weights out: enough to render"
+    )
     parser.add_argument("--out", type=Path, default=HERE / "model", help="folder to write to")
     options = parser.parse_args(arguments)
     try:
         file = GgufFile(locate())
         options.out.mkdir(parents=True, exist_ok=True)
         write_tokenizer(file, options.out)
+        write_json(options.out / "config.json", model_config(file))
         if not options.tokenizer_only:
             write_model(file, options.out)
     except (OSError, ValueError) as error:

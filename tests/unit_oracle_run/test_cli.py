@@ -164,6 +164,23 @@ def test_the_example_of_a_third_stack_writes_a_valid_trace_that_learns(
     assert steps[-1]["loss"] < 0.5 * steps[0]["loss"]
 
 
+def test_the_example_of_a_third_stack_agrees_with_itself_in_every_channel(
+    tiny: TinyRun, tmp_path: Path
+) -> None:
+    tiny.set("trace.tensors_every", 3)
+    legs = ROOT / "examples" / "third_stack" / "stacks.toml"
+    options = ("--stacks", "bigram,bigram", "--stacks-file", str(legs), "--out", str(tmp_path))
+    ended = oracle("run", str(tiny.config), *options, "--json")
+    assert ended.returncode == 0, ended.stdout
+    phases = {phase["phase"]: phase for phase in json.loads(ended.stdout)["phases"]}
+    assert phases["moments"]["num_compared"] == 2 * 2  # m and v at steps 0 and 3
+
+
+def test_the_example_trainer_is_as_short_as_the_readme_says() -> None:
+    text = (ROOT / "examples" / "third_stack" / "bigram.py").read_text()
+    assert len(text.splitlines()) < 50
+
+
 def vectors_folder(path: Path, **fields: Any) -> Path:
     case = {"name": "one", "kind": "schedule", "input": {}, "expected": {"lr": [1.0]}, "rtol": 1e-9}
     refused = {"name": "two", "kind": "schedule", "input": {}, "expected": {"error": True}}

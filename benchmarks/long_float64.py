@@ -1,4 +1,4 @@
-"""Float64, small model, 2,000 steps: both stacks against the measured floor, token streams identical.
+"""Float64, small model, 2,000 steps: both stacks against the floor, token streams identical.
 
 Goals: every loss and gradient norm within 10 times the floor of its step; the floor under 1e-10.
 

@@ -170,7 +170,7 @@ def holding(
         if other is None:
             kept.append(stack)
         else:
-            sentences.append(_refused(floor, f"{stack}: {other}", then.get(other), now[other]))
+            sentences.append(_refused(floor, other, then.get(other), now[other], of=f" of {stack}"))
     return (floor.of(dict.fromkeys(kept)) if kept else None), list(dict.fromkeys(sentences))
 
 
@@ -195,15 +195,15 @@ def find_floor(
     return (best[1], None) if best is not None else (None, reason)
 
 
-def _refused(floor: Floor, field: str, measured: Any, now: Any) -> str:
+def _refused(floor: Floor, field: str, measured: Any, now: Any, of: str = "") -> str:
     if isinstance(measured, Mapping) and isinstance(now, Mapping):
         keys = sorted(measured.keys() | now.keys())
         key = next(k for k in keys if measured.get(k) != now.get(k))
         field, measured, now = f"{field}.{key}", measured.get(key), now.get(key)
     a, b = (str(v)[:12] if len(str(v)) == 64 else str(v) for v in (measured, now))
     return (
-        f"the floor {Path(floor.file).name} was measured with {field} = {a} and this run has {b}; "
-        "measure it again with `oracle calibrate CONFIG`"
+        f"the floor {Path(floor.file).name} does not hold: {field}{of} was {a} when it was "
+        f"measured and is {b} now; measure it again with `oracle calibrate CONFIG`"
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from .conftest import Judge, pair
 from .synthetic import PARAMETERS, Documents
 
 Row = dict[str, Any]
-CONFIG_FILE = Path(__file__).resolve().parents[2] / "configs" / "runs" / "clinical-demo.toml"
+DEMO = Path(__file__).resolve().parents[2] / "configs" / "runs" / "clinical-demo.toml"
 
 
 def keep(legs: tuple[Documents, Documents], wanted: Callable[[Row], bool]) -> None:
@@ -65,13 +66,16 @@ def test_rows_that_both_legs_lack_are_no_agreement(
     assert reasons(judged, legs) == (f"torch lacks {missing}", f"jax lacks {missing}")
 
 
-def test_the_config_knows_the_rhythm_when_no_row_tells_it(judged: Judge) -> None:
+def test_the_config_knows_the_rhythm_when_no_row_tells_it(judged: Judge, tmp_path: Path) -> None:
+    config = tmp_path / "run.toml"
+    text = DEMO.read_text("utf-8")
+    config.write_text(re.sub("tensors_every = [0-9]+", "tensors_every = 20", text), "utf-8")
     legs = pair(num_steps=21)
     keep(legs, lambda row: row["kind"] == "init")
     assert judged(*legs).verdict == "AGREE"  # tensors_every = 0, for all that is known
     for made in legs:
-        made["header"]["config_sha256"] = hashlib.sha256(CONFIG_FILE.read_bytes()).hexdigest()
-        made["header"]["provenance"]["config_path"] = str(CONFIG_FILE)
+        made["header"]["config_sha256"] = hashlib.sha256(config.read_bytes()).hexdigest()
+        made["header"]["provenance"]["config_path"] = str(config)
     found = reasons(judged, legs)
     assert "torch lacks 60 rows of tensors/ that S-21 asks for" in found[0]  # steps 0 and 20
 

@@ -196,12 +196,16 @@ def test_a_floor_of_another_config_is_not_found(tmp_path: Path) -> None:
 
 
 OTHER = [
-    ({"code_sha256": "b" * 64}, "torch: code_sha256 = aaaaaaaaaaaa and this run has bbbbbbbbbbbb"),
-    ({"versions": {"numpy": "2.4.6", "torch": "3"}}, "torch: versions.torch = 2.13.0 and this"),
-    ({"machine": {"system": "Linux", "cores": 8}}, "torch: machine.cores = 2 and this run has 8"),
-    ({"device": "cuda"}, "torch: device = cpu and this run has cuda"),
-    ({"python": "3.12.0"}, "torch: python = 3.11.0 and this run has 3.12.0"),
-    ({"files": {"train": ["e" * 64]}}, "torch: files.train = "),
+    (
+        {"code_sha256": "b" * 64},
+        "code_sha256 of torch was aaaaaaaaaaaa when it was measured and is bbbbbbbbbbbb now; "
+        "measure it again with `oracle calibrate CONFIG`",
+    ),
+    ({"versions": {"numpy": "2.4.6", "torch": "3"}}, "versions.torch of torch was 2.13.0 when it"),
+    ({"machine": {"system": "Linux", "cores": 8}}, "machine.cores of torch was 2 when it was"),
+    ({"device": "cuda"}, "device of torch was cpu when it was measured and is cuda now"),
+    ({"python": "3.12.0"}, "python of torch was 3.11.0 when it was measured and is 3.12.0 now"),
+    ({"files": {"train": ["e" * 64]}}, "files.train of torch was "),
 ]
 
 

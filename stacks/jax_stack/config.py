@@ -260,21 +260,17 @@ def _convert_table(value: Any, record: Any, path: str, key: str) -> Any:
 
 
 def _convert_scalar(value: Any, kind: type, path: str, key: str) -> Any:
-    """A boolean is no number, and a string never becomes one; 2.0 is an integer in JSON Schema."""
+    """A boolean is no number, a float no integer, and a string never becomes a number (S-01)."""
+    if isinstance(value, int) and not isinstance(value, bool) and not -(2**63) <= value < 2**63:
+        raise _refusal(path, key, "an integer of 64 bits", value)
     if kind is float and isinstance(value, int | float) and not isinstance(value, bool):
         if math.isfinite(value):
             return float(value)
         raise _refusal(path, key, "a finite number", value)
-    if kind is int and isinstance(value, float) and value.is_integer():
-        return int(value)
     if kind is not float and type(value) is kind:
         return value
-    raise _refusal(
-        path,
-        key,
-        {float: "a number", int: "an integer", bool: "true or false"}.get(kind, "a string"),
-        value,
-    )
+    names = {float: "a number", int: "an integer", bool: "true or false"}
+    raise _refusal(path, key, names.get(kind, "a string"), value)
 
 
 def _check(value: Any, constraint: object, path: str, key: str) -> None:

@@ -15,6 +15,7 @@ from .errors import BadInput
 Messages = list[dict[str, str]]  # each {"role", "content"}
 
 ROLES = ("system", "user", "assistant")
+MAX_ID_CHARACTERS = 256
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 MARKERS = ("\ufdd0", "\ufdd1")  # noncharacters that render.py marks spans with
 
@@ -131,8 +132,8 @@ def _parse_json(text: str, where: str) -> Any:
 
 
 def _checked_id(value: Any, where: str) -> str:
-    if not isinstance(value, str) or not value:
-        raise BadInput(f"{where}: id is a non-empty string (S-02)")
+    if not isinstance(value, str) or not 1 <= len(value) <= MAX_ID_CHARACTERS:
+        raise BadInput(f"{where}: id is a string of 1 to {MAX_ID_CHARACTERS} characters (S-02)")
     if any(character < " " or character == "\x7f" for character in value):
         raise BadInput(f"{where}: an id has no control characters (S-02); remove them")
     _refuse_surrogates(value, "id", where)

@@ -24,7 +24,14 @@ from .snapshot import Snapshot
 from .splits import Splits
 from .step import State, StepArrays, Trainer
 from .trace import Trace
-from .update import adam_state, is_trainable, learning_rates, make_optimizer, with_moments
+from .update import (
+    adam_state,
+    check_frozen,
+    is_trainable,
+    learning_rates,
+    make_optimizer,
+    with_moments,
+)
 from .weights import Checkpoint, match_tensors
 
 
@@ -54,13 +61,10 @@ class Leg:
 
 def check_vocabulary(inputs: LoadedInputs, checkpoint: Checkpoint) -> None:
     """Refuses a tokenizer that can produce an id without a row in the embedding (S-05)."""
-    highest, size = (
-        max(inputs.tokenizer.highest_id(), inputs.pad_id),
-        checkpoint.architecture.vocab_size,
-    )
+    highest, size = inputs.tokenizer.highest_id(), checkpoint.architecture.vocab_size
     if highest >= size:
         raise BadInput(
-            "every id is below the model's vocab_size (S-05), but the tokenizer can produce "
+            "every id is below the model's vocab_size (S-05), but the tokenizer has "
             f"{highest} and vocab_size is {size}; use the tokenizer of the checkpoint"
         )
 
@@ -75,14 +79,11 @@ def make_leg(
 ) -> Leg:
     """Model, optimizer and data at the state of `found`, or of the checkpoint."""
     run = config.run
-    if not splits.kept["train"]:
-        raise BadInput(
-            "a training split has at least one example, this one has none; check data.train"
-        )
     model = abstract_model(checkpoint.architecture)
     shapes = parameter_shapes(model)
     values = match_tensors(checkpoint, shapes, np.dtype(run.train.precision))
     initial = {name: jnp.asarray(value) for name, value in values.items()}
+    check_frozen(shapes, run.optimizer.frozen)
     trainable_names = [name for name in shapes if is_trainable(name, run.optimizer.frozen)]
     optimizer = make_optimizer(run.optimizer, {name: shapes[name] for name in trainable_names})
     params = (

@@ -8,34 +8,16 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import lax
 from jax.extend import core
 from jaxtyping import Array, Float, UInt32
 
 NUM_BUCKETS = 64
-EXPONENT_BITS = 0x7FF0000000000000  # of a float64
-SMALLEST_NORMAL = 2.0**-1022
 
 
 def global_norm(tensors: Iterable[Float[Array, "..."]]) -> Float[Array, ""]:
-    """sqrt(sum of squares of all entries), in float64 whatever the precision (S-15).
-
-    Entries are divided by a power of two first, which is exact, so that no square overflows or
-    vanishes.
-    """
-    wide = [tensor.astype(jnp.float64) for tensor in tensors if tensor.size]
-    if not wide:
-        return jnp.zeros((), jnp.float64)
-    scale = _power_of_two(jnp.max(jnp.stack([jnp.max(jnp.abs(tensor)) for tensor in wide])))
-    squares = [jnp.sum(jnp.square(tensor / scale)) for tensor in wide]
-    return jnp.sqrt(jnp.sum(jnp.stack(squares))) * scale
-
-
-def _power_of_two(x: Float[Array, ""]) -> Float[Array, ""]:
-    """The largest power of two up to x >= 0, by its bits; 1 when x is not finite."""
-    exponent = lax.bitcast_convert_type(x, jnp.uint64) & jnp.uint64(EXPONENT_BITS)
-    power = jnp.maximum(lax.bitcast_convert_type(exponent, jnp.float64), SMALLEST_NORMAL)
-    return jnp.where(jnp.isfinite(x), power, 1.0)
+    """sqrt(sum of squares of all entries), in float64 whatever the precision (S-15)."""
+    squares = [jnp.sum(jnp.square(tensor.astype(jnp.float64))) for tensor in tensors]
+    return jnp.sqrt(jnp.sum(jnp.stack(squares))) if squares else jnp.zeros((), jnp.float64)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -16,7 +16,7 @@ import minijinja
 
 from .errors import BadInput
 from .examples import MARKERS, Messages
-from .template import check_template, mark_generation, normalise_source
+from .template import check_template, mark_generation
 
 Span = tuple[int, int]  # characters, half-open
 
@@ -55,8 +55,8 @@ class Renderer:
         Raises:
             BadInput: the template is refused by S-03 or S-04, or the engine cannot parse it.
         """
-        source = normalise_source(source)
         check_template(source, name, mask)
+        source = source.removesuffix("\n")  # one, which S-03 removes
         self._name = name
         self._trims = bool(_TRIMS.search(source))
         self._splits_lines = bool(_SPLITS_LINES.search(source))
@@ -156,6 +156,28 @@ class Renderer:
         return Rendered(text="".join(pieces), spans=spans)
 
 
+class Cycler:
+    """Jinja's `cycler`: `next()` returns its values in turn, `current` is the one to come."""
+
+    def __init__(self, *values: Any) -> None:
+        self._values, self._position = values, 0
+
+    @property
+    def current(self) -> Any:
+        """The value that `next` returns."""
+        return self._values[self._position]
+
+    def next(self) -> Any:
+        """The current value; the next one becomes current."""
+        value = self.current
+        self._position = (self._position + 1) % len(self._values)
+        return value
+
+    def reset(self) -> None:
+        """Begins again."""
+        self._position = 0
+
+
 def _raise_exception(message: object = "") -> None:
     raise _RaisedByTemplate
 
@@ -165,11 +187,11 @@ def _environment(filters: dict[str, Any]) -> minijinja.Environment:
     environment = minijinja.Environment(
         trim_blocks=True,
         lstrip_blocks=True,
-        keep_trailing_newline=True,  # normalise_source removes the one that S-03 means
+        keep_trailing_newline=True,  # the one that S-03 means is removed above
         undefined_behavior="lenient",
         auto_escape_callback=lambda _: False,
         filters=JINJA_FILTERS | filters,
-        globals={"raise_exception": _raise_exception},
+        globals={"raise_exception": _raise_exception, "cycler": Cycler},
         debug=False,  # debug information quotes variables
     )
     environment.remove_global("debug")

@@ -18,7 +18,7 @@ def render(config: LoadedConfig, out: Path, nonce: str, stop: StopSignal) -> Non
         Interrupted: `stop` was set.
     """
     inputs = load_inputs(config)
-    trace = Trace(out=out, is_recording=True)
+    trace = Trace(out=out, is_recording=True, has_steps=False)
     trace.begin(0)
     splits = read_splits(config, inputs, trace, {}, stop.raise_if_set)
     facts = data_facts(config, inputs, splits)

@@ -7,6 +7,7 @@ import numpy as np
 
 from .batch import Tokens
 from .config import LoadedConfig
+from .errors import BadInput
 from .examples import ConversationReader
 from .prepare import LoadedInputs, prepare_split
 from .trace import Trace
@@ -63,6 +64,9 @@ def read_splits(
                 examples.append(Tokens(id=example.id, ids=ids, mask=mask))
             count += 1
             check()
+        if not count:
+            names = ", ".join(map(str, paths))
+            raise BadInput(f"{names}: the split {split} needs at least one example (S-02); add one")
         kept[split], num_examples[split], hashes[split] = examples, count, list(reader.hashes)
     trace.close_tokens()
     return Splits(kept=kept, num_examples=num_examples, hashes=hashes)

@@ -45,11 +45,6 @@ class Tag:
     end: int
 
 
-def normalise_source(source: str) -> str:
-    """The source with LF line ends, as Jinja documents, and without one last LF (S-03)."""
-    return re.sub(r"\r\n|\r", "\n", source).removesuffix("\n")
-
-
 def tags(source: str) -> Iterator[Tag]:
     """The block tags in order; comments, raw blocks and `{{ … }}` are stepped over."""
     position = 0
@@ -104,6 +99,10 @@ def check_template(source: str, name: str, mask: str) -> None:
     Raises:
         BadInput: the sentence names the template and the line in it.
     """
+    if "\r" in source:
+        raise BadInput(
+            f"{name}: a template has no CR (S-03), this one has; save it with LF line ends"
+        )
     if re.search(r"\bstrftime_now\b", source):
         raise BadInput(
             f"{name}: a render must not depend on the date (S-03), but the template names "

@@ -50,11 +50,8 @@ class TokenizerFile:
         return found
 
     def highest_id(self) -> int:
-        """The highest id an encoding can hold: of bytes, results of merges, added tokens."""
-        results = (left + right for left, right in self.ranks)
-        single = (token for token in self.vocab if len(token) == 1)
-        ids = [self.vocab[token] for token in (*results, *single)]
-        return max([*ids, *self.added.values()], default=-1)
+        """The highest id of `vocab` or of an added token."""
+        return max([*self.vocab.values(), *self.added.values()], default=-1)
 
 
 def load_tokenizer(path: Path) -> TokenizerFile:

@@ -56,10 +56,12 @@ class Trace:
 
     Attributes:
         is_recording: False for `--no-trace`: no tokens, steps or tensors are written.
+        has_steps: False for a render leg, which has tokens alone.
     """
 
     out: Path
     is_recording: bool
+    has_steps: bool
     _tokens: list[tuple[Any, ...]] = field(default_factory=list)
     _num_token_files: int = 0
     _tensors: list[dict[str, Any]] = field(default_factory=list)
@@ -84,10 +86,11 @@ class Trace:
                 path.unlink()
         if not self.is_recording:
             return
-        self._cut_steps(num_updates)
-        self._steps = (self.out / "steps.jsonl").open("a", encoding="utf-8")
-        for name in ("tokens", "tensors"):
-            (self.out / name).mkdir(mode=0o700, exist_ok=True)
+        (self.out / "tokens").mkdir(mode=0o700)
+        if self.has_steps:
+            self._cut_steps(num_updates)
+            self._steps = (self.out / "steps.jsonl").open("a", encoding="utf-8")
+            (self.out / "tensors").mkdir(mode=0o700, exist_ok=True)
 
     def _cut_steps(self, num_updates: int) -> None:
         path = self.out / "steps.jsonl"

@@ -46,7 +46,7 @@ def train(
     inputs = load_inputs(config)
     checkpoint = read_checkpoint(config.resolve(config.run.model.checkpoint))
     check_vocabulary(inputs, checkpoint)
-    writer = Trace(out=out, is_recording=trace)
+    writer = Trace(out=out, is_recording=trace, has_steps=True)
     writer.begin(found.num_updates if found else 0)
     limits = {"train": None, "eval": config.run.eval.num_examples}
     splits = read_splits(config, inputs, writer, limits, stop.raise_if_set)

@@ -6,7 +6,7 @@ computes 1 - β^u in float64 (tests hold it to that), `add_decayed_weights` deca
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,6 +16,7 @@ import optax
 from jaxtyping import Array, Float
 
 from .config import OptimizerConfig, ScheduleConfig
+from .errors import BadInput
 from .model import Params
 from .weights import EMBEDDING, HEAD
 
@@ -85,6 +86,16 @@ def is_trainable(name: str, frozen: tuple[str, ...]) -> bool:
     return not name.startswith(frozen)
 
 
+def check_frozen(names: Collection[str], frozen: tuple[str, ...]) -> None:
+    """Refuses an entry of `optimizer.frozen` that begins no parameter's name (S-18)."""
+    for prefix in frozen:
+        if not any(name.startswith(prefix) for name in names):
+            raise BadInput(
+                f"`optimizer.frozen` names {prefix}, which begins no parameter's name (S-18); "
+                "mend or remove the entry"
+            )
+
+
 def in_decay_scope(name: str, num_dimensions: int, decay: str) -> bool:
     """Whether a trainable tensor is in the decay scope (S-18)."""
     if decay == "matrices":
@@ -107,7 +118,7 @@ class Optimizer:
 
 
 def make_optimizer(config: OptimizerConfig, shapes: Mapping[str, tuple[int, ...]]) -> Optimizer:
-    """AdamW over the trainable tensors of these shapes."""
+    """AdamW over the trainable tensors of these shapes (S-18)."""
     mask = {name: in_decay_scope(name, len(shape), config.decay) for name, shape in shapes.items()}
     return Optimizer(
         transformation=optax.chain(

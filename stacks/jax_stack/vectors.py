@@ -6,6 +6,7 @@ import io
 import json
 import tempfile
 from collections.abc import Callable, Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -31,13 +32,14 @@ from .tokenizer import load_tokenizer
 from .trace import to_json
 from .update import (
     adam_state,
+    check_frozen,
     clip_factor,
     is_trainable,
     learning_rates,
     make_optimizer,
     scale_by_factor,
 )
-from .weights import match_tensors, read_checkpoint
+from .weights import Architecture, Checkpoint, match_tensors, read_checkpoint
 
 Input = Mapping[str, Any]
 
@@ -69,7 +71,7 @@ def answer(name: str, kind: str, given: Input, folder: Path) -> dict[str, Any]:
     try:
         return {"name": name, "output": KINDS[kind](given, folder)}
     except StackError as error:
-        return {"name": name, "output": {"error": str(error)}}
+        return {"name": name, "error": str(error)}
 
 
 def _array(values: Any, dtype: str = "float64") -> np.ndarray:
@@ -164,21 +166,31 @@ def _tokens(example: Input) -> Tokens:
     return Tokens(id="", ids=ids, mask=mask)
 
 
+@cache
+def _compiled(architecture: Architecture, attention: str) -> tuple[Any, Any]:
+    """(logits, loss and gradients) of a model, compiled once for all cases of one shape."""
+    model = abstract_model(architecture)
+
+    def logits(params: Params, ids: jax.Array, segments: jax.Array, places: jax.Array) -> jax.Array:
+        return forward(model, params, ids, segments, places, attention)
+
+    def grads(params: Params, arrays: StepArrays) -> tuple[jax.Array, Params]:
+        return loss_and_grads(model, attention, params, {}, arrays)
+
+    return jax.jit(logits), jax.jit(grads)
+
+
 def _logits(given: Input, folder: Path) -> dict[str, Any]:
     checkpoint = read_checkpoint(folder / given["checkpoint"])
-    model = abstract_model(checkpoint.architecture)
-    params = _parameters(checkpoint, model, given)
-    ids, segments, positions = (
-        jnp.asarray(given[key], jnp.int32) for key in ("input_ids", "segments", "positions")
-    )
-    compute = jax.jit(lambda p: forward(model, p, ids, segments, positions, given["attention"]))
-    logits = compute(params)
-    return {"logits": np.asarray(logits).tolist()}
+    params = _parameters(checkpoint, given)
+    arrays = (jnp.asarray(given[key], jnp.int32) for key in ("input_ids", "segments", "positions"))
+    compute, _ = _compiled(checkpoint.architecture, given["attention"])
+    return {"logits": np.asarray(compute(params, *arrays)).tolist()}
 
 
-def _parameters(checkpoint: Any, model: Any, given: Input) -> Params:
-    dtype = np.dtype(given.get("precision", "float64"))
-    values = match_tensors(checkpoint, parameter_shapes(model), dtype)
+def _parameters(checkpoint: Checkpoint, given: Input) -> Params:
+    shapes = parameter_shapes(abstract_model(checkpoint.architecture))
+    values = match_tensors(checkpoint, shapes, np.dtype(given.get("precision", "float64")))
     return {name: jnp.asarray(value) for name, value in values.items()}
 
 
@@ -218,6 +230,7 @@ def _schedule(given: Input, folder: Path) -> dict[str, Any]:
 def _adamw(given: Input, folder: Path) -> dict[str, Any]:
     dtype = given.get("precision", "float64")
     params = {name: jnp.asarray(_array(values, dtype)) for name, values in given["params"].items()}
+    check_frozen(params, tuple(given["frozen"]))
     names = [name for name in params if is_trainable(name, tuple(given["frozen"]))]
     config = OptimizerConfig(
         learning_rate=0.0,  # given for each update
@@ -258,10 +271,9 @@ def _tensors_sha256(given: Input, folder: Path) -> dict[str, Any]:
 
 def _gradients(given: Input, folder: Path) -> dict[str, Any]:
     checkpoint = read_checkpoint(folder / given["checkpoint"])
-    model = abstract_model(checkpoint.architecture)
-    params = _parameters(checkpoint, model, given)
+    params = _parameters(checkpoint, given)
     arrays = StepArrays(*(jnp.asarray(given[key], jnp.int32) for key in StepArrays._fields))
-    compute = jax.jit(lambda p, a: loss_and_grads(model, given["attention"], p, {}, a))
+    _, compute = _compiled(checkpoint.architecture, given["attention"])
     loss, grads = compute(params, arrays)
     return {
         "loss": float(loss),

@@ -194,7 +194,7 @@ def _read_weights(folder: Path) -> tuple[dict[str, np.ndarray], dict[str, str]]:
     tensors: dict[str, np.ndarray] = {}
     for shard, file in files.items():
         for name, values in file.tensors.items():
-            if places.get(name) != shard:
+            if places.get(name) != shard and not name.endswith(IGNORED_SUFFIX):
                 raise BadInput(
                     f"{folder / shard}: it holds {name}, which the index places in "
                     f"{places.get(name)}"

@@ -7,6 +7,7 @@ os.environ.update({"NPROC": "1", "PJRT_NPROC": "1"})  # before jax starts
 import json
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +17,16 @@ import jax
 import numpy as np
 import pytest
 
-jax.config.update("jax_enable_x64", True)  # type: ignore[no-untyped-call]
+SETTINGS = {
+    "jax_enable_x64": True,
+    # The same program is compiled once for all tests of a session; legs in processes of their own
+    # compile for themselves.
+    "jax_compilation_cache_dir": tempfile.mkdtemp(prefix="programs-"),
+    "jax_persistent_cache_min_compile_time_secs": 0,
+    "jax_persistent_cache_min_entry_size_bytes": -1,
+}
+for name, value in SETTINGS.items():
+    jax.config.update(name, value)  # type: ignore[no-untyped-call]
 
 from stacks.jax_stack.encode import ALPHABET  # noqa: E402
 from stacks.jax_stack.safetensors import write_tensors  # noqa: E402
@@ -135,10 +145,10 @@ def config_text(**changes: Any) -> str:
             "eos_token": '"<|im_end|>"',
             "pad_token": '"<|endoftext|>"',
             "mask": '"assistant"',
-            "max_length": "24",
+            "max_length": "40",
             "truncation_side": '"right"',
             "padding_side": '"right"',
-            "pad_multiple": "24",
+            "pad_multiple": "40",
             "packing": "false",
         },
         "model": {"checkpoint": '"model"', "attention": '"eager"'},

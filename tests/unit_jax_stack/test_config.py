@@ -16,7 +16,7 @@ def load(tmp_path: Path, text: str) -> LoadedConfig:
 
 def test_every_field_arrives(tmp_path: Path) -> None:
     run = load(tmp_path, config_text()).run
-    assert (run.name, run.seed, run.data.max_length) == ("tiny", 3, 24)
+    assert (run.name, run.seed, run.data.max_length) == ("tiny", 3, 40)
     assert run.data.train == ("train.jsonl",)
     assert run.optimizer.frozen == ()
     assert run.runtime.compile is False
@@ -42,6 +42,9 @@ def test_clip_norm_is_a_number_or_off(tmp_path: Path) -> None:
         ({"optimizer_beta2": "1.0"}, "below 1"),
         ({"optimizer_epsilon": "nan"}, "a finite number"),
         ({"seed": "-1"}, "`seed` must be at least 0"),
+        ({"seed": "3.0"}, "`seed` must be an integer"),
+        ({"seed": str(2**63)}, "64 bits"),
+        ({"optimizer_weight_decay": "1e999"}, "a finite number"),
         ({"seed": "true"}, "`seed` must be an integer"),
         ({"runtime_compile": "1"}, "`runtime.compile` must be true or false"),
         ({"name": '"Tiny"'}, "`name` must be a string that matches"),

@@ -44,6 +44,7 @@ def test_an_id_is_unique_over_splits() -> None:
         b'{"id": "a"}',
         b'{"id": "a", "messages": []}',
         b'{"id": "", "messages": [{"role": "user", "content": "SECRET"}]}',
+        b'{"id": "%s", "messages": [{"role": "user", "content": "SECRET"}]}' % (b"x" * 257),
         b'{"id": "a\\u0007", "messages": [{"role": "user", "content": "SECRET"}]}',
         b'{"id": "a", "messages": [{"role": "tool", "content": "SECRET"}]}',
         b'{"id": "a", "messages": [{"role": "user", "content": ""}]}',

@@ -26,7 +26,8 @@ def spans(source: str, messages: Messages = USER) -> tuple[str, list[str]]:
     [
         ("a\n", "a"),
         ("a\n\n", "a\n"),
-        ("a\r\nb\r\n", "a\nb"),
+        ("{% set c = cycler('p', 'q') %}{{ c.next() }}{{ c.current }}{{ c.next() }}", "pqq"),
+        ("{% set comma = joiner(',') %}{{ comma() }}a{{ comma() }}b", "a,b"),
         ("{% if true %}\nx\n{% endif %}\ny", "x\ny"),
         ("a\n   {% if true %}x{% endif %}", "a\nx"),
         ("a\n   {%+ if true %}x{% endif +%}\nb", "a\n   x\nb"),
@@ -88,6 +89,7 @@ def test_with_mask_all_the_tags_trim_and_their_spans_are_ignored() -> None:
 @pytest.mark.parametrize(
     ("source", "words"),
     [
+        ("a\r\n" + BLOCK, "has no CR"),
         ("{{ 'no tags' }}", "put {% generation %} before"),
         ("{% generation %}" + BLOCK + "{% endgeneration %}", "inside another"),
         ("{% set x %}" + BLOCK + "{% endset %}", "inside a set block"),

@@ -48,8 +48,14 @@ def whole(make_workshop: Callable[[], Workshop]) -> tuple[Workshop, Finished]:
     return shop, leg
 
 
+VALIDATORS = {
+    name: jsonschema.Draft202012Validator({"$ref": f"#/$defs/{name}", "$defs": SCHEMA["$defs"]})
+    for name in SCHEMA["$defs"]
+}
+
+
 def validate(document: Any, name: str) -> None:
-    jsonschema.validate(document, {"$ref": f"#/$defs/{name}", "$defs": SCHEMA["$defs"]})
+    VALIDATORS[name].validate(document)
 
 
 def tables(out: Path, folder: str) -> list[dict[str, Any]]:
@@ -155,7 +161,7 @@ def test_without_a_trace_the_bits_are_the_same(whole: tuple[Workshop, Finished])
 
 
 def wait_for_lines(out: Path, count: int) -> None:
-    for _ in range(600):
+    for _ in range(3000):
         path = out / "steps.jsonl"
         if path.exists() and path.read_bytes().count(b"\n") >= count:
             return
@@ -242,13 +248,10 @@ def test_float32_frozen_packed_and_fused_runs_end_well(workshop: Workshop) -> No
 def test_a_render_leg_writes_tokens_and_no_more(workshop: Workshop) -> None:
     leg = run_here(workshop, "render", "out")
     assert leg.code == 0
-    assert {path.name for path in leg.out.iterdir()} == {"header.json", "tokens", "done.json"} | {
-        "steps.jsonl",
-        "tensors",
-    } & {path.name for path in leg.out.iterdir()}
+    assert {path.name for path in leg.out.iterdir()} == {"header.json", "tokens", "done.json"}
     validate(leg.json("header.json"), "header")
     validate(leg.json("done.json"), "done")
-    row = tables(leg.out, "tokens")[0]
+    row = tables(leg.out, "tokens")[-1]
     generated = [i for i, bit in zip(row["ids"], row["mask"], strict=True) if bit]
     assert generated[-1] == 2  # <|im_end|> stands inside the block
     assert row["text"].startswith("<|im_start|>user\n")
@@ -293,7 +296,7 @@ def test_a_tokenizer_with_an_id_beyond_the_model_is_refused(workshop: Workshop) 
     (workshop.root / "tokenizer.json").write_text(json.dumps(table))
     leg = run_here(workshop, "train", "out")
     assert leg.code == 2
-    assert "can produce 270 and vocab_size is 270" in leg.json("error.json")["message"]
+    assert "the tokenizer has 270 and vocab_size is 270" in leg.json("error.json")["message"]
 
 
 def test_a_directory_that_is_not_empty_is_refused_and_left_alone(workshop: Workshop) -> None:

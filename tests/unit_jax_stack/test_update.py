@@ -9,9 +9,11 @@ import optax
 import pytest
 
 from stacks.jax_stack.config import OptimizerConfig, ScheduleConfig
+from stacks.jax_stack.errors import BadInput
 from stacks.jax_stack.numerics import floating_dtypes
 from stacks.jax_stack.update import (
     adam_state,
+    check_frozen,
     clip_factor,
     in_decay_scope,
     is_trainable,
@@ -73,6 +75,12 @@ def test_scope_of_decay_and_of_training() -> None:
     assert not is_trainable("model.layers.10.x", ("model.layers.1",))
     assert is_trainable("model.layers.0.x", ("layers.0",))
     assert is_trainable("model.norm.weight", ())
+
+
+def test_a_frozen_entry_that_begins_no_name_is_refused() -> None:
+    check_frozen(SHAPES, ("model.norm", "lm_head"))
+    with pytest.raises(BadInput, match="names norm"):
+        check_frozen(SHAPES, ("model.norm", "norm"))
 
 
 def plain_adamw(

@@ -9,8 +9,8 @@ Goal: under 3 seconds and 500 MB.
 from __future__ import annotations
 
 import argparse
-import importlib
 import hashlib
+import importlib
 import json
 import subprocess
 import sys

@@ -203,6 +203,10 @@ def load_config(path: Path, root: Path) -> LoadedConfig:
         ) from error
     except tomllib.TOMLDecodeError as error:
         raise BadInput(f"{path}: a run config is TOML 1.0, but: {error}") from error
+    except (ValueError, RecursionError) as error:  # a number of thousands of digits, deep nesting
+        raise BadInput(
+            f"{path}: a run config is TOML 1.0 that can be read, this one not"
+        ) from error
     run: RunConfig = _convert(table, RunConfig, str(path), "")
     if run.schedule.warmup_steps >= run.train.num_steps:
         raise BadInput(

@@ -52,7 +52,7 @@ def answer_file(path: Path, out: Path) -> None:
     """
     try:
         cases = json.loads(path.read_text(encoding="utf-8"))["cases"]
-        answers = [answer(case["name"], case["kind"], case["input"], path.parent) for case in cases]
+        given = [(case["name"], case["kind"], case["input"]) for case in cases]
     except OSError as error:
         raise BadInput(
             f"{path}: the vectors cannot be read ({error.strerror}); check --in"
@@ -61,6 +61,7 @@ def answer_file(path: Path, out: Path) -> None:
         raise BadInput(
             f"{path}: golden vectors are an object with cases of name, kind and input (S-27)"
         ) from error
+    answers = [answer(*case, path.parent) for case in given]
     out.write_text(to_json({"answers": answers}, indent=1) + "\n", encoding="utf-8")
 
 

@@ -44,6 +44,7 @@ def test_clip_norm_is_a_number_or_off(tmp_path: Path) -> None:
         ({"seed": "-1"}, "`seed` must be at least 0"),
         ({"seed": "3.0"}, "`seed` must be an integer"),
         ({"seed": str(2**63)}, "64 bits"),
+        ({"seed": "1" * 5000}, "TOML"),
         ({"optimizer_weight_decay": "1e999"}, "a finite number"),
         ({"seed": "true"}, "`seed` must be an integer"),
         ({"runtime_compile": "1"}, "`runtime.compile` must be true or false"),

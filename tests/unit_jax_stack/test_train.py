@@ -254,7 +254,7 @@ def test_a_render_leg_writes_tokens_and_no_more(workshop: Workshop) -> None:
     row = tables(leg.out, "tokens")[-1]
     generated = [i for i, bit in zip(row["ids"], row["mask"], strict=True) if bit]
     assert generated[-1] == 2  # <|im_end|> stands inside the block
-    assert row["text"].startswith("<|im_start|>user\n")
+    assert row["text"].startswith("<|im_start|>user<|im_end|> typed<|im_end|><|im_start|>")
 
 
 @pytest.mark.parametrize(

@@ -64,7 +64,8 @@ def stacks_file(folder: Path, ground: Range, **roots: Path) -> Path:
 
 
 def only_run(out: Path) -> Path:
-    (found,) = [path for path in out.iterdir() if (path / "run.json").exists()]
+    paths = [path for path in out.iterdir() if not path.is_symlink()]
+    (found,) = [path for path in paths if (path / "run.json").exists()]
     return found
 
 

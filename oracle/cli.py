@@ -98,6 +98,13 @@ _tolerances = click.option(
     type=click.Path(path_type=Path),
     help="Rules of comparison  [default: that of the run's precision]",
 )
+_floor = click.option(
+    "--floor",
+    default="auto",
+    show_default=True,
+    metavar="FILE|auto|none",
+    help="Noise floor; auto takes the one that `oracle calibrate` stored, if it still holds.",
+)
 _json = click.option("--json", "as_json", is_flag=True, help="Print the verdict as JSON.")
 _running = _options(
     _stacks,
@@ -121,13 +128,7 @@ _running = _options(
 @main.command()
 @_file_argument("config", required=False)
 @_running
-@click.option(
-    "--floor",
-    default="auto",
-    show_default=True,
-    metavar="FILE|auto|none",
-    help="Noise floor; auto takes the one that `oracle calibrate` stored, if it still holds.",
-)
+@_floor
 def run(config: Path | None, **options: Any) -> None:
     """Train CONFIG in both stacks at once, compare what they did, and judge.
 
@@ -195,7 +196,8 @@ def calibrate(config: Path, stacks: str, stacks_file: Path, out: Path) -> None:
 @_file_argument("b")
 @click.option("--purpose", type=click.Choice(["cross", "self"]), default="cross", show_default=True)
 @_tolerances
-@click.option("--floor", type=click.Path(path_type=Path), help="Noise floor file.")
+@_floor
+@_out
 @click.option("--html", type=click.Path(path_type=Path), help="Write the page of the verdict here.")
 @_reveal
 @_json

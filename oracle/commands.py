@@ -6,6 +6,7 @@ Progress goes to stderr, verdicts to stdout, so that `oracle run … --json > ve
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from rich.console import Console
@@ -100,21 +101,27 @@ def compare(
     *,
     purpose: Purpose,
     tolerances: Path | None,
-    floor: Path | None,
+    floor: str,
+    out: Path,
     html: Path | None,
     reveal_text: bool,
     as_json: bool,
 ) -> int:
     """`oracle compare`: returns the exit code of the verdict."""
+    from oracle.floor import choose_floor
     from oracle.verdict import judge
 
-    _check_files_of_judging(tolerances, str(floor) if floor else "none")
+    _check_files_of_judging(tolerances, floor)
     traces = read_trace(a), read_trace(b)
     first, second = (trace.header["provenance"]["stack"] for trace in traces)
     names = (first, second) if first != second else (f"{first}-a", f"{second}-b")
+    headers = [trace.header for trace in traces]
+    path, why_none = choose_floor(floor, out / "floors", headers, purpose=purpose)
     verdict = judge(
-        *traces, purpose=purpose, names=names, tolerances=tolerances, floor=floor, run=None
+        *traces, purpose=purpose, names=names, tolerances=tolerances, floor=path, run=None
     )
+    if why_none is not None:
+        verdict = replace(verdict, warnings=(*verdict.warnings, why_none))
     if html is not None:
         from oracle.files import write_atomic
         from oracle.report.html import render

@@ -92,6 +92,7 @@ def execute(run: Run, *, limits: Limits, on_progress: OnProgress | None) -> tupl
 
 def judge_run(run: Run, ends: tuple[LegEnd, ...], judging: Judging) -> Judged:
     """Read the traces of a run and judge them; a leg without one gives the verdict ERROR."""
+    from oracle.floor import choose_floor
     from oracle.verdict import judge
 
     errors = {end.name: end.error for end in ends}
@@ -105,7 +106,12 @@ def judge_run(run: Run, ends: tuple[LegEnd, ...], judging: Judging) -> Judged:
         run = run.updated(status="failed")
         verdict = _unjudged(run, ends, errors, (a, b))
     else:
-        floor, why_none = _floor(judging.floor, run, (a, b))
+        floor, why_none = choose_floor(
+            judging.floor,
+            run.path.parent / "floors",
+            (a.header, b.header),
+            purpose=run.manifest.purpose,
+        )
         verdict = judge(
             a,
             b,
@@ -232,19 +238,3 @@ def _pair(run: Run) -> tuple[str, str]:
 def _stack_names(run: Run) -> tuple[str, str]:
     a, b = (entry.stack for entry in run.manifest.legs.values())
     return a, b
-
-
-def _floor(choice: str, run: Run, traces: tuple[Trace, Trace]) -> tuple[Path | None, str | None]:
-    """Return the floor file of a run and, when none holds, why."""
-    if choice not in ("auto", "none"):
-        return Path(choice), None
-    # A render has no numeric phase, and a self run without a floor must be bit-identical.
-    if choice == "none" or run.manifest.mode == "render" or run.manifest.purpose == "self":
-        return None, None
-    from oracle.floor import find_floor, leg_provenance
-
-    legs = {t.header["provenance"]["stack"]: leg_provenance(t.header) for t in traces}
-    floors = run.path.parent / "floors"
-    path, why = find_floor(floors, config_sha256=run.manifest.config_sha256, legs=legs)
-    # That there is none at all, the verdict says itself; that one was refused, it cannot know.
-    return path, None if why is None or why.startswith("no floor") else why

@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from oracle.contract import Purpose
 from oracle.errors import ConfigError
 from oracle.tolerance import Floats
 
@@ -193,6 +194,24 @@ def find_floor(
         if kept is not None and (best is None or len(kept.rises) >= best[0]):
             best = len(kept.rises), path
     return (best[1], None) if best is not None else (None, reason)
+
+
+def choose_floor(
+    choice: str, folder: Path, headers: Sequence[Mapping[str, Any]], *, purpose: Purpose
+) -> tuple[Path | None, str | None]:
+    """Return the floor file that `--floor` means for two traces and, when none holds, why.
+
+    A file is taken as it is; `auto` looks in `folder`; `none` means none. A render has no numeric
+    phase, and a self comparison without a floor must be bit-identical, so `auto` gives them none.
+    """
+    if choice not in ("auto", "none"):
+        return Path(choice), None
+    if choice == "none" or purpose == "self" or headers[0]["mode"] == "render":
+        return None, None
+    legs = {header["provenance"]["stack"]: leg_provenance(header) for header in headers}
+    path, why = find_floor(folder, config_sha256=headers[0]["config_sha256"], legs=legs)
+    # That there is none at all, the verdict says itself; that one was refused, it cannot know.
+    return path, None if why is None or why.startswith("no floor") else why
 
 
 def _refused(floor: Floor, field: str, measured: Any, now: Any, of: str = "") -> str:

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from oracle.errors import ConfigError
-from oracle.floor import Floor, find_floor, read_floor, rising, write_floor
+from oracle.floor import Floor, choose_floor, find_floor, read_floor, rising, write_floor
 from oracle.tolerance import Rule, allowed, default_file, load_tolerances, ulp
 
 LEG: dict[str, Any] = {
@@ -224,3 +224,34 @@ def test_a_leg_that_changed_is_left_out_and_the_other_keeps_its_floor(tmp_path: 
     assert find(tmp_path, torch=LEG | {"code_sha256": "b" * 64}, jax=LEG) == (path, None)
     whole = stored(tmp_path, torch=LEG | {"code_sha256": "b" * 64}, jax=LEG)
     assert find(tmp_path, torch=LEG | {"code_sha256": "b" * 64}, jax=LEG) == (whole, None)
+
+
+def header_of(stack: str, mode: str = "train") -> dict[str, Any]:
+    """A header that `leg_provenance` reads back as LEG."""
+    provenance = {key: value for key, value in LEG.items() if key != "files"}
+    return {
+        "mode": mode,
+        "config_sha256": "c" * 64,
+        "provenance": {**provenance, "stack": stack},
+        "facts": {"files": LEG["files"]},
+    }
+
+
+def test_auto_takes_the_stored_floor_in_a_cross_comparison_of_trained_legs_only(
+    tmp_path: Path,
+) -> None:
+    path = stored(tmp_path, torch=LEG, jax=LEG)
+    trained = [header_of("torch"), header_of("jax")]
+    rendered = [header_of("torch", "render"), header_of("jax", "render")]
+    assert choose_floor("auto", tmp_path, trained, purpose="cross") == (path, None)
+    assert choose_floor("auto", tmp_path, rendered, purpose="cross") == (None, None)
+    assert choose_floor("auto", tmp_path, trained, purpose="self") == (None, None)
+    assert choose_floor("none", tmp_path, trained, purpose="cross") == (None, None)
+    assert choose_floor("a.json", tmp_path, trained, purpose="self") == (Path("a.json"), None)
+
+
+def test_auto_says_why_a_stored_floor_does_not_hold(tmp_path: Path) -> None:
+    stored(tmp_path, torch=LEG | {"python": "3.10.0"})
+    path, why = choose_floor("auto", tmp_path, [header_of("torch")] * 2, purpose="cross")
+    assert path is None
+    assert "python of torch was 3.10.0" in (why or "")

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 import tempfile
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from faults.fault import all_faults
@@ -47,13 +49,15 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("ids", nargs="*", help="faults to try (default: all)")
     parser.add_argument("--write", action="store_true", help="write faults/TABLE.md")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="legs at a time")
     options = parser.parse_args()
     chosen = [fault for fault in all_faults() if not options.ids or fault.id in options.ids]
     missed, rows = 0, []
-    with tempfile.TemporaryDirectory() as folder:
-        ground = Range(Path(folder))
-        for fault in chosen:
-            tried = ground.try_fault(fault)
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        ThreadPoolExecutor(options.jobs) as pool,
+    ):
+        for tried in pool.map(Range(Path(folder)).try_fault, chosen):
             missed += not tried.caught
             rows.append(row(tried))
             print("caught" if tried.caught else "MISSED", rows[-1], flush=True)

@@ -10,8 +10,8 @@ from benchmarks import legs
 
 HEAD = """# Measured figures
 
-Made by `make bench`, one command a row; `results/` has every figure with its spread. Ratios are taken within one run, the
-contestants alternating, because these machines are shared: {machine}.
+Made by `make bench`, one command a row; `results/` has every figure with its spread. Ratios are taken
+within one run, the contestants alternating, because these machines are shared: {machine}.
 
 | what | goal | measured | command |
 |---|---|---|---|
@@ -38,9 +38,9 @@ def measured(result: dict[str, Any]) -> str:
         case "long_float64":
             loss, norm = result["loss"], result["grad_norm"]
             return (
-                f"{result['verdict']}; loss apart {loss['mean_relative_difference']:.1e} on average, "
-                f"{loss['max_relative_difference']:.1e} at most, floor {loss['floor']:.1e}; gradient "
-                f"norm {norm['max_relative_difference']:.1e} at most, floor {norm['floor']:.1e}"
+                f"{result['verdict']}; losses {loss['mean_relative_difference']:.1e} mean, "
+                f"{loss['max_relative_difference']:.1e} at most, floor {loss['floor']:.1e}; norm "
+                f"{norm['max_relative_difference']:.1e} at most, floor {norm['floor']:.1e}"
             )
         case other:
             raise ValueError(f"{other} has no cell; add one to {Path(__file__).name}")

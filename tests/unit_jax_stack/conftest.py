@@ -16,6 +16,11 @@ from typing import Any
 import jax
 import numpy as np
 import pytest
+from jaxtyping import install_import_hook
+
+# In tests the shapes that annotations state are checked whenever a function is called or traced.
+SHAPED = ("attention", "batch", "loss", "model", "numerics", "step")
+install_import_hook([f"stacks.jax_stack.{name}" for name in SHAPED], "beartype.beartype")
 
 SETTINGS = {
     "jax_enable_x64": True,

@@ -4,6 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jaxtyping import TypeCheckError
 
 from stacks.jax_stack.loss import count_targets, mean_of, sum_of_nll
 
@@ -62,3 +63,8 @@ def test_a_float32_loss_is_float32_and_accumulates_wider() -> None:
     assert float(found) == pytest.approx(
         plain(np.asarray(logits, np.float64), np.asarray(labels)), rel=2e-7
     )
+
+
+def test_shapes_that_do_not_fit_are_told_in_tests() -> None:
+    with pytest.raises(TypeCheckError):
+        sum_of_nll(jnp.zeros((2, 3, 4)), jnp.zeros((2, 4), jnp.int32))

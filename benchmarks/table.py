@@ -10,8 +10,8 @@ from benchmarks import legs
 
 HEAD = """# Measured figures
 
-Made by `make bench`, one command a row; `results/` has every figure with its spread. Ratios are taken
-within one run, the contestants alternating, because these machines are shared: {machine}.
+Made by `make bench`, one command a row; `results/` has every figure with its spread. Ratios are
+taken within one run, the contestants alternating, because these machines are shared: {machine}.
 
 | what | goal | measured | command |
 |---|---|---|---|

@@ -20,7 +20,11 @@ from tests.reference.matching import differences
 
 ROOT = Path(__file__).resolve().parents[2]
 FOLDER = ROOT / "data" / "vectors"
-STACKS = ["torch", "jax"]
+# A stack answers once: all its tests go to one worker.
+STACKS = [
+    pytest.param(stack, marks=pytest.mark.xdist_group(f"vectors-{stack}"))
+    for stack in ("torch", "jax")
+]
 TIMEOUT_SECONDS = 1800
 
 Case = dict[str, Any]

@@ -41,7 +41,7 @@ def start_jax(device: str) -> str:
         jax.config.update(name, value)  # type: ignore[no-untyped-call]
     try:
         return str(jax.devices(device)[0].device_kind)
-    except RuntimeError as error:
+    except (RuntimeError, AssertionError) as error:  # AssertionError: no plug-in for the device
         raise BadInput(
             f"runtime.device is {device} and JAX finds no such device on this machine (S-26); "
             "set runtime.device to cpu, or install JAX for the accelerator"

@@ -73,36 +73,32 @@ class Trace:
         Raises:
             BadInput: `steps.jsonl` has fewer whole lines than the snapshot has updates.
         """
-        for name in ("done.json", "error.json", "header.json"):
+        has_steps = self.is_recording and self.has_steps
+        kept = self._kept_lines(num_updates) if has_steps else []
+        for name in ("done.json", "error.json", "header.json", "steps.jsonl"):
             (self.out / name).unlink(missing_ok=True)
-        for name in (
-            ("tokens", "checkpoint") if num_updates else ("tokens", "checkpoint", "snapshots")
-        ):
+        for name in ("tokens", "checkpoint", *(() if num_updates else ("snapshots",))):
             shutil.rmtree(self.out / name, ignore_errors=True)
         for path in (self.out / "tensors").glob("*"):
-            if not (
-                path.stem.isdigit() and path.suffix == ".parquet" and int(path.stem) < num_updates
-            ):
+            is_segment = path.stem.isdigit() and path.suffix == ".parquet"
+            if not (has_steps and is_segment and int(path.stem) < num_updates):
                 path.unlink()
-        if not self.is_recording:
-            return
-        (self.out / "tokens").mkdir(mode=0o700)
-        if self.has_steps:
-            self._cut_steps(num_updates)
-            self._steps = (self.out / "steps.jsonl").open("a", encoding="utf-8")
+        if self.is_recording:
+            (self.out / "tokens").mkdir(mode=0o700)
+        if has_steps:
             (self.out / "tensors").mkdir(mode=0o700, exist_ok=True)
+            _write_whole(self.out / "steps.jsonl", b"".join(kept))
+            self._steps = (self.out / "steps.jsonl").open("a", encoding="utf-8")
 
-    def _cut_steps(self, num_updates: int) -> None:
+    def _kept_lines(self, num_updates: int) -> list[bytes]:
         path = self.out / "steps.jsonl"
-        lines = path.read_bytes().splitlines(keepends=True) if path.exists() else []
-        kept = lines[:num_updates]
-        if len(kept) < num_updates or not all(line.endswith(b"\n") for line in kept):
+        lines = path.read_bytes().split(b"\n")[:-1] if path.exists() else []  # the last is torn
+        if len(lines) < num_updates:
             raise BadInput(
-                f"{path}: the snapshot has {num_updates} updates, the trace {len(kept)} steps "
-                "(S-23); "
-                "resume with the same --no-trace as before, or start in an empty directory"
+                f"{path}: the snapshot has {num_updates} updates, the trace {len(lines)} steps "
+                "(S-23); resume a leg with a trace as it began, or start in an empty directory"
             )
-        _write_whole(path, b"".join(kept))
+        return [line + b"\n" for line in lines[:num_updates]]
 
     def add_tokens(self, split: str, index: int, example: Prepared) -> None:
         """Records one example (kind token_row of the schema)."""
@@ -142,11 +138,15 @@ class Trace:
             self._steps.flush()
 
     def add_tensors(self, rows: Sequence[dict[str, Any]]) -> None:
-        """Records statistics (kind tensor_row of the schema)."""
-        if self.is_recording:
-            self._tensors.extend(rows)
-            if len(self._tensors) >= TENSOR_ROWS_PER_FILE:
+        """Records statistics of one step (kind tensor_row of the schema).
+
+        A segment ends between two steps only, for it is named after its first.
+        """
+        if self.is_recording and rows:
+            is_new_step = bool(self._tensors) and self._tensors[-1]["step"] != rows[0]["step"]
+            if is_new_step and len(self._tensors) >= TENSOR_ROWS_PER_FILE:
                 self._close_tensors()
+            self._tensors.extend(rows)
 
     def _close_tensors(self) -> None:
         if self._tensors:

@@ -1,5 +1,6 @@
 """A training leg from its inputs to its footer: the loop of steps (S-20, S-21, S-23, S-24)."""
 
+import json
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,7 +12,7 @@ import numpy as np
 
 from .batch import StepData
 from .config import LoadedConfig
-from .errors import Interrupted
+from .errors import BadInput, Interrupted
 from .facts import data_facts, make_header
 from .leg import Leg, check_vocabulary, leg_facts, make_leg
 from .model import Params
@@ -42,6 +43,8 @@ def train(
         BadInput: an input breaks a clause.
         Interrupted: `stop` was set; a snapshot of the last step is there.
     """
+    if resume:
+        _check_directory(out, config)
     found = newest_snapshot(out / "snapshots", config.sha256) if resume else None
     inputs = load_inputs(config)
     checkpoint = read_checkpoint(config.resolve(config.run.model.checkpoint))
@@ -74,6 +77,20 @@ def train(
             "final": final,
         }
     )
+
+
+def _check_directory(out: Path, config: LoadedConfig) -> None:
+    """Refuses to resume in the directory of another config: its trace would be cut (S-23)."""
+    path = out / "header.json"
+    try:
+        other = json.loads(path.read_bytes())["config_sha256"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return  # it had not come as far as a header
+    if other != config.sha256:
+        raise BadInput(
+            f"{path}: the leg has the config {other[:12]}, --config is {config.sha256[:12]}; "
+            "resume with the config it began with, or name another --out"
+        )
 
 
 def run_loop(leg: Leg, first: StepData, steps: Iterator[StepData], stop: StopSignal) -> None:

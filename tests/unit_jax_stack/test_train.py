@@ -19,6 +19,7 @@ from stacks.jax_stack.safetensors import read_tensors
 
 from .conftest import ROOT, Finished, Workshop, conversation
 
+Make = Callable[[], Workshop]
 SCHEMA = json.loads((ROOT / "configs/contract/trace.schema.json").read_text())
 
 
@@ -40,7 +41,7 @@ def run_here(shop: Workshop, verb: str, out: str, *flags: str) -> Finished:
 
 
 @pytest.fixture(scope="module")
-def whole(make_workshop: Callable[[], Workshop]) -> tuple[Workshop, Finished]:
+def whole(make_workshop: Make) -> tuple[Workshop, Finished]:
     """A workshop with an unbroken traced leg in `whole`."""
     shop = make_workshop()
     leg = run_here(shop, "train", "whole")
@@ -218,6 +219,16 @@ def test_resuming_a_finished_leg_repeats_its_end(whole: tuple[Workshop, Finished
     leg = run_here(shop, "train", "whole", "--resume")
     assert leg.code == 0
     assert comparable(leg) == first
+
+
+def test_another_config_does_not_resume_in_the_directory(make_workshop: Make) -> None:
+    shop = make_workshop()
+    (shop.root / "out").mkdir()
+    (shop.root / "out/header.json").write_text(json.dumps({"config_sha256": "0" * 64}))
+    leg = run_here(shop, "train", "out", "--resume")
+    assert leg.code == 2
+    assert "resume with the config it began with" in leg.json("error.json")["message"]
+    assert leg.json("header.json")["config_sha256"] == "0" * 64
 
 
 def test_float32_frozen_packed_and_fused_runs_end_well(workshop: Workshop) -> None:

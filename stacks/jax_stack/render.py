@@ -5,15 +5,13 @@ U+FDD1; S-02 keeps both out of contents. The spans are what stands between them,
 out again.
 """
 
-import html
-import json
 import re
-import textwrap
 from dataclasses import dataclass
 from typing import Any
 
 import minijinja
 
+from .engine import RaisedByTemplate, make_environment
 from .errors import BadInput
 from .examples import MARKERS, Messages
 from .template import check_template, mark_generation
@@ -28,12 +26,8 @@ _MARKER = re.compile(f"[{START}{END}]")
 _SEPARATORS = "\x1c\x1d\x1e\x1f"
 _STAND_INS = "\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u205f\u3000\u1680"
 _TRIMS = re.compile(r"\b(strip|lstrip|rstrip|split|trim|isspace)\b")
-_SPLITS_LINES = re.compile(r"\b(splitlines|lines)\b")
+_SPLITS_LINES = re.compile(r"\.splitlines\b")
 _LINE_ENDS = re.compile("[\r\x0b\x0c\x1c\x1d\x1e\x85\u2028\u2029]")
-
-
-class _RaisedByTemplate(Exception):
-    """The template called raise_exception."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,7 +62,7 @@ class Renderer:
             "eos_token": eos_token,
             "add_generation_prompt": False,
         }
-        self._environment = _environment({"mark": self._mark})
+        self._environment = make_environment({"mark": self._mark})
         try:
             self._environment.add_template("chat", mark_generation(source, mask))
         except minijinja.TemplateError as error:
@@ -101,7 +95,7 @@ class Renderer:
             return str(
                 self._environment.render_template("chat", messages=messages, **self._variables)
             )
-        except _RaisedByTemplate:
+        except RaisedByTemplate:
             raise BadInput(
                 f"{where}: the template {self._name} refuses the conversation (S-03: "
                 "raise_exception)"
@@ -111,12 +105,10 @@ class Renderer:
             raise BadInput(
                 f"{where}: the template {self._name} cannot render it ({reason}); mend either"
             ) from None
-        except BaseException as error:
-            if isinstance(error, KeyboardInterrupt | SystemExit):
-                raise
-            reason = type(
-                error
-            ).__name__  # a panic of the engine, or a filter that was given a wrong type
+        except (KeyboardInterrupt, SystemExit):
+            raise
+        except BaseException as error:  # noqa: BLE001 - a panic of the engine is no Exception
+            reason = type(error).__name__
             raise BadInput(
                 f"{where}: the template {self._name} cannot render it ({reason}); mend either"
             ) from None
@@ -128,13 +120,17 @@ class Renderer:
         contents = "".join(message["content"] for message in messages)
         if self._splits_lines and _LINE_ENDS.search(contents):
             raise BadInput(
-                f"{where}: the template {self._name} splits lines, and the conversation has line "
-                "ends other than LF, "
-                "which this stack's engine splits differently from Python; remove either"
+                f"{where}: the template {self._name} splits lines, and the conversation has other "
+                "line ends than LF, at which this engine does not split; remove either"
             )
         used = [separator for separator in _SEPARATORS if separator in contents]
         free = [c for c in _STAND_INS if c not in contents and c not in self._source]
-        return list(zip(used, free, strict=False)) if used else []
+        if len(free) < len(used):
+            raise BadInput(
+                f"{where}: the template {self._name} trims white space, and the conversation has "
+                f"too many kinds of it for this engine ({len(free)} left over); remove some"
+            )
+        return list(zip(used, free[: len(used)], strict=True))
 
     def _take_out_markers(self, marked: str, where: str) -> Rendered:
         if not self._has_marker:
@@ -144,9 +140,8 @@ class Renderer:
         if len(pieces) != len(expected) + 1 or _MARKER.findall(marked) != expected:
             raise BadInput(
                 f"{where}: {len(expected)} marks of generation blocks were made and "
-                f"{len(pieces) - 1} arrived (S-04); "
-                f"the template {self._name} must print each block where it stands, and no U+FDD0 "
-                "or U+FDD1"
+                f"{len(pieces) - 1} arrived (S-04); the template {self._name} must print each "
+                "block where it stands, and no U+FDD0 or U+FDD1"
             )
         spans, position = [], 0
         for i, piece in enumerate(pieces):
@@ -154,81 +149,3 @@ class Renderer:
                 spans.append((position, position + len(piece)))
             position += len(piece)
         return Rendered(text="".join(pieces), spans=spans)
-
-
-class Cycler:
-    """Jinja's `cycler`: `next()` returns its values in turn, `current` is the one to come."""
-
-    def __init__(self, *values: Any) -> None:
-        self._values, self._position = values, 0
-
-    @property
-    def current(self) -> Any:
-        """The value that `next` returns."""
-        return self._values[self._position]
-
-    def next(self) -> Any:
-        """The current value; the next one becomes current."""
-        value = self.current
-        self._position = (self._position + 1) % len(self._values)
-        return value
-
-    def reset(self) -> None:
-        """Begins again."""
-        self._position = 0
-
-
-def _raise_exception(message: object = "") -> None:
-    raise _RaisedByTemplate
-
-
-def _environment(filters: dict[str, Any]) -> minijinja.Environment:
-    """The engine with the settings of S-03, and Jinja's behaviour where the engine has its own."""
-    environment = minijinja.Environment(
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,  # the one that S-03 means is removed above
-        undefined_behavior="lenient",
-        auto_escape_callback=lambda _: False,
-        filters=JINJA_FILTERS | filters,
-        globals={"raise_exception": _raise_exception, "cycler": Cycler},
-        debug=False,  # debug information quotes variables
-    )
-    environment.remove_global("debug")
-    return environment
-
-
-def _tojson(value: Any, indent: int | None = None) -> str:
-    text = json.dumps(value, sort_keys=True, indent=indent)
-    for character in "<>&'":
-        text = text.replace(character, f"\\u{ord(character):04x}")
-    return text
-
-
-def _escape(value: Any) -> str:
-    return html.escape(str(value)).replace("&quot;", "&#34;").replace("&#x27;", "&#39;")
-
-
-def _indent(value: str, width: int | str = 4, first: bool = False, blank: bool = False) -> str:
-    prefix = width if isinstance(width, str) else " " * width
-    head, newline, tail = value.partition("\n")
-    tail = textwrap.indent(tail, prefix, (lambda _: True) if blank else None)
-    return (prefix if first else "") + head + newline + tail
-
-
-def _trim(value: Any, chars: str | None = None) -> str:
-    return str(value).strip(chars)
-
-
-def _wordcount(value: Any) -> int:
-    return len(re.findall(r"\w+", str(value)))
-
-
-JINJA_FILTERS: dict[str, Any] = {
-    "tojson": _tojson,
-    "escape": _escape,
-    "e": _escape,
-    "indent": _indent,
-    "trim": _trim,
-    "wordcount": _wordcount,
-}

@@ -14,6 +14,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from .engine import UNFAITHFUL
 from .errors import BadInput
 
 CAPTURES = ("set", "macro", "call", "filter")
@@ -26,11 +27,8 @@ HOW_TO_ADD = (
 
 _RAW = re.compile(r"\{%[-+]?\s*raw\s*[-+]?%\}(?s:.*?)\{%[-+]?\s*endraw\s*[-+]?%\}")
 _COMMENT = re.compile(r"\{#(?s:.*?)#\}")
-_PIECE = re.compile(
-    r"""'(?:[^'\\]|\\(?s:.))*'|"(?:[^"\\]|\\(?s:.))*"|[-+]?%\}|-?\}\}|[\[({]|[\])}]|(?s:.)"""
-)
+_STRING = re.compile(r"""'(?:[^'\\]|\\(?s:.))*'|"(?:[^"\\]|\\(?s:.))*"|(?s:.)""")
 _INLINE_SET = re.compile(r"[\w.\s,()]+=(?!=)")
-_STRING = re.compile(r"""'(?:[^'\\]|\\(?s:.))*'|"(?:[^"\\]|\\(?s:.))*\"""")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,18 +64,18 @@ def _next_opening(source: str, position: int) -> int | None:
 
 
 def _closing(source: str, start: int) -> int | None:
-    """Where the `%}` or `}}` that closes `start` ends; brackets inside are balanced first."""
-    closing, depth = ("%}" if source[start + 1] == "%" else "}}"), 0
-    for piece in _PIECE.finditer(source, start + 2):
-        token = piece.group()
-        if token.endswith(closing) and token[0] not in "'\"":
-            if depth == 0 or closing == "%}":
-                return piece.end()
-            depth -= 2  # `}}` closes two braces of a nested mapping
-        elif token in ("[", "(", "{"):
+    """The end of what opens at `start`; its `%}` or `}}` counts outside of strings and brackets."""
+    closing, depth, position = ("%}" if source[start + 1] == "%" else "}}"), 0, start + 2
+    while position < len(source):
+        if depth == 0 and source.startswith(closing, position):
+            return position + 2
+        piece = _STRING.match(source, position)
+        assert piece is not None
+        if piece[0] in "[({":
             depth += 1
-        elif token in ("]", ")", "}"):
+        elif piece[0] in "])}":
             depth = max(depth - 1, 0)
+        position = piece.end()
     return None
 
 
@@ -108,14 +106,13 @@ def check_template(source: str, name: str, mask: str) -> None:
             f"{name}: a render must not depend on the date (S-03), but the template names "
             "strftime_now"
         )
+    for pattern, reason in UNFAITHFUL.items():
+        if re.search(pattern, source):
+            raise BadInput(f"{name}: this stack's engine cannot render it as Jinja does: {reason}")
     open_blocks: list[str] = []
     found = False
     for tag in tags(source):
         where = f"{name}: line {source.count(chr(10), 0, tag.start) + 1}"
-        if tag.name == "do":
-            raise BadInput(
-                f"{where}: the tag `do` is an extension that S-03 does not switch on; use set"
-            )
         if tag.name in ("break", "continue"):
             _check_jump(tag.name, open_blocks, where)
         if tag.name == "generation" and mask == "assistant":
@@ -163,22 +160,18 @@ def _check_jump(jump: str, open_blocks: list[str], where: str) -> None:
 
 def mark_generation(source: str, mask: str) -> str:
     """The source with generation and filter tags rewritten to what minijinja scopes and marks."""
-    opening = "{% filter mark " if mask == "assistant" else None
+    opening, closing = "with", "endwith"
+    if mask == "assistant":
+        opening, closing = "with %}{% filter mark", "endfilter %}{% endwith"
     result, position = [], 0
     for tag in tags(source):
-        left, right = "{%" + tag.left, tag.right + "%}"
-        if tag.name == "generation":
-            new = f"{left} with %}}{opening}{right}" if opening else f"{left} with {right}"
-        elif tag.name == "endgeneration":
-            new = (
-                f"{left} endfilter %}}{{% endwith {right}" if opening else f"{left} endwith {right}"
-            )
-        elif tag.name == "filter":
-            new = f"{left} with %}}{{% filter {tag.rest} {right}"
-        elif tag.name == "endfilter":
-            new = f"{left} endfilter %}}{{% endwith {right}"
-        else:
-            continue
-        result += [source[position : tag.start], new]
-        position = tag.end
+        new = {
+            "generation": opening,
+            "endgeneration": closing,
+            "filter": f"with %}}{{% filter {tag.rest}",
+            "endfilter": "endfilter %}{% endwith",
+        }.get(tag.name)
+        if new is not None:
+            result += [source[position : tag.start], f"{{%{tag.left} {new} {tag.right}%}}"]
+            position = tag.end
     return "".join([*result, source[position:]])

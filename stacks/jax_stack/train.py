@@ -67,12 +67,11 @@ def train(
     )
     run_loop(leg, first, steps, stop)
     final = write_final(leg, inputs, checkpoint)
-    num_updates = leg.num_updates
     writer.finish(
         {
             "nonce": nonce,
             "mode": "train",
-            "num_steps": num_updates,
+            "num_steps": leg.num_updates,
             "num_examples": splits.num_examples,
             "final": final,
         }
@@ -102,9 +101,8 @@ def run_loop(leg: Leg, first: StepData, steps: Iterator[StepData], stop: StopSig
     while leg.num_updates < len(leg.rates):
         step, data = leg.num_updates, upcoming
         is_traced = _is_traced(leg, step)
-        before = (
-            jax.tree.map(jnp.copy, leg.state.trainable) if is_traced else {}
-        )  # the step donates its own
+        # The step donates its parameters: what they were is copied where it is recorded.
+        before = jax.tree.map(jnp.copy, leg.state.trainable) if is_traced else {}
         leg.state, grads, scalars = leg.trainer.run(
             leg.state, arrays_of(data.batch), leg.rates[step]
         )
@@ -127,11 +125,8 @@ def _is_traced(leg: Leg, step: int) -> bool:
 
 def _save_if_due(leg: Leg, stop: StopSignal) -> None:
     """A snapshot when one is due, or when the leg was told to stop before its last update."""
-    every, num_updates, is_last = (
-        leg.run.snapshot.every_steps,
-        leg.num_updates,
-        leg.num_updates == len(leg.rates),
-    )
+    every, num_updates = leg.run.snapshot.every_steps, leg.num_updates
+    is_last = num_updates == len(leg.rates)
     is_stopping = stop.name is not None and not is_last
     if is_stopping or (every > 0 and (num_updates % every == 0 or is_last)):
         leg.trace.sync()
@@ -139,8 +134,7 @@ def _save_if_due(leg: Leg, stop: StopSignal) -> None:
     if is_stopping:
         raise Interrupted(
             f"{stop.name} stopped the leg after {num_updates} of {len(leg.rates)} updates, with "
-            "a snapshot; "
-            "run it again with --resume"
+            "a snapshot; run it again with --resume"
         )
 
 

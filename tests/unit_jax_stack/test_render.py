@@ -27,6 +27,10 @@ def spans(source: str, messages: Messages = USER) -> tuple[str, list[str]]:
         ("a\n", "a"),
         ("a\n\n", "a\n"),
         ("{% set c = cycler('p', 'q') %}{{ c.next() }}{{ c.current }}{{ c.next() }}", "pqq"),
+        ("{{ {'a': {'b': 1}}}}{% set x = {'a': {}} %}|", "{'a': {'b': 1}}|"),
+        ("{{ 'a' is sequence }}{{ {} is sequence }}{{ 1 is sequence }}", "TrueTrueFalse"),
+        ("{{ 1.0 }} {{ 1 / 2 }} {{ 7 // 2 }}", "1.0 0.5 3"),
+        ("{{ 'say {% generation %}' }}", "say {% generation %}"),
         ("{% set comma = joiner(',') %}{{ comma() }}a{{ comma() }}b", "a,b"),
         ("{% if true %}\nx\n{% endif %}\ny", "x\ny"),
         ("a\n   {% if true %}x{% endif %}", "a\nx"),
@@ -90,6 +94,9 @@ def test_with_mask_all_the_tags_trim_and_their_spans_are_ignored() -> None:
     ("source", "words"),
     [
         ("a\r\n" + BLOCK, "has no CR"),
+        ("{% do messages.append(1) %}" + BLOCK, "extension"),
+        ("{{ messages[0].content.title() }}" + BLOCK, "apostrophe"),
+        (FOR + "{{ loop.revindex }}{% endfor %}" + BLOCK, "revindex"),
         ("{{ 'no tags' }}", "put {% generation %} before"),
         ("{% generation %}" + BLOCK + "{% endgeneration %}", "inside another"),
         ("{% set x %}" + BLOCK + "{% endset %}", "inside a set block"),
@@ -121,6 +128,8 @@ def test_inline_set_around_a_block_is_no_capture() -> None:
         "{{ messages[0].content|no_filter }}",
         "{{ messages[0].content.no_method() }}",
         "{{ debug() }}",
+        "{{ 'a;b'|split(';') }}",
+        "{% if 'a' is startingwith 'a' %}{% endif %}",
     ],
 )
 def test_an_error_of_the_engine_names_template_file_and_line_and_no_text(source: str) -> None:

@@ -16,8 +16,8 @@ import numpy as np
 from flax import nnx
 from jaxtyping import Array, Bool, Float, Int
 
+from .architecture import Architecture
 from .attention import ATTENTIONS, HIGHEST
-from .weights import Architecture
 
 Params = dict[str, Array]  # Hugging Face name -> array in the checkpoint's shape
 

@@ -16,6 +16,7 @@ import numpy as np
 import optax
 
 from . import train
+from .architecture import Architecture
 from .batch import RowLayout, Tokens, epoch_order, fill_rows, make_batch
 from .config import OptimizerConfig, ScheduleConfig, load_config
 from .encode import Encoder
@@ -39,7 +40,7 @@ from .update import (
     make_optimizer,
     scale_by_factor,
 )
-from .weights import Architecture, Checkpoint, match_tensors, read_checkpoint
+from .weights import Checkpoint, match_tensors, read_checkpoint
 
 Input = Mapping[str, Any]
 

@@ -7,9 +7,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from stacks.jax_stack.architecture import Architecture
 from stacks.jax_stack.attention import ATTENTIONS
 from stacks.jax_stack.model import abstract_model, forward, parameter_shapes
-from stacks.jax_stack.weights import Architecture
 
 
 def architecture(**changes: object) -> Architecture:

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file, save_file
 
+from stacks.jax_stack.architecture import parse_architecture
 from stacks.jax_stack.errors import BadInput
 from stacks.jax_stack.safetensors import read_tensors, write_tensors
 from stacks.jax_stack.weights import (
     match_tensors,
-    parse_architecture,
     read_checkpoint,
     write_checkpoint,
 )

@@ -1,4 +1,7 @@
-"""Try planted faults and print what the oracle says: `python -m faults [ID ...] [--write]`."""
+"""Try planted faults and print what the oracle says: `python -m faults [ID ...] [--write]`.
+
+`--range DIR` keeps what was run, so that a second try starts no leg that is there already.
+"""
 
 from __future__ import annotations
 
@@ -49,6 +52,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("ids", nargs="*", help="faults to try (default: all)")
     parser.add_argument("--write", action="store_true", help="write faults/TABLE.md")
+    parser.add_argument("--range", type=Path, help="folder of legs to keep (default: a temporary)")
     parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="legs at a time")
     options = parser.parse_args()
     chosen = [fault for fault in all_faults() if not options.ids or fault.id in options.ids]
@@ -61,9 +65,10 @@ def main() -> int:
             missed += not tried.caught
             rows.append(row(tried))
             print("caught" if tried.caught else "MISSED", rows[-1], flush=True)
-    print(f"{len(rows) - missed} of {len(rows)} caught in the phase that was expected")
+    summary = f"{len(rows) - missed} of {len(rows)} caught in the phase that was expected"
+    print(summary)
     if options.write:
-        TABLE.write_text(HEAD + "\n".join(rows) + "\n", "utf-8")
+        TABLE.write_text(HEAD + "\n".join(rows) + f"\n\n{summary}.\n", "utf-8")
     return int(missed > 0)
 
 

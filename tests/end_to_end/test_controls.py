@@ -1,8 +1,8 @@
 """Negative controls: what means the same must not be reported (group G of the catalogue).
 
 G02 another environment, G03 another garbage collection, G04 trace on or off, G09 data in two files:
-bit for bit. G05 other micro-batches: within the floor. G12 the two clean stacks, over seeds and
-precisions.
+bit for bit. G05 other micro-batches, G06 another order of summation: within the floor. G12 the two
+clean stacks, over seeds and precisions.
 """
 
 from __future__ import annotations
@@ -158,3 +158,36 @@ def test_clean_stacks_do_not_part_in_float32(seed: int, ground: Range) -> None:
     for phase in ("loss", "grad", "grad_norm", "clip", "update", "params"):
         assert status[phase].num_compared > 0, phase
         assert status[phase].agreement == 1.0, phase
+
+
+SAME_IN_EXACT_ARITHMETIC = {
+    "torch-positions-from-7": (
+        ("model.py", "torch.arange(num_positions, dtype", "7 + torch.arange(num_positions, dtype"),
+    ),
+    "torch-scores-scaled-late": (
+        ("model.py", "(q * width**-0.5)", "q"),
+        ("model.py", "(grouped @ k.transpose", "width**-0.5 * (grouped @ k.transpose"),
+    ),
+    "jax-micro-batches-backwards": (
+        ("step.py", "start, arrays)", "start, jax.tree.map(lambda x: x[::-1], arrays))"),
+    ),
+    "jax-silu-as-a-quotient": (
+        ("model.py", "gate * jax.nn.sigmoid(gate)", "gate / (1 + jnp.exp(-gate))"),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", SAME_IN_EXACT_ARITHMETIC)
+def test_another_order_of_the_same_arithmetic_agrees(
+    name: str, ground: Range, base_config: Path, tmp_path: Path
+) -> None:
+    """G06, and other code for the same formula: cross, within the floor."""
+    stack = name.partition("-")[0]
+    patches = [Patch(file=f, find=a, replace=b) for f, a, b in SAME_IN_EXACT_ARITHMETIC[name]]
+    root = planted_root(harmless(name, stack, *patches), tmp_path / "root")
+    varied = ground.leg(stack, base_config, base_config.parent / name, root=root)
+    other = next(one for one in STACKS if one != stack)
+    pair = {stack: varied, other: ground.clean(other, base_config)}
+    verdict = ground.judge(pair["torch"], pair["jax"], floor=ground.floor(base_config))
+    assert verdict.verdict == "AGREE", (verdict.headline, verdict.reasons)
+    assert finals(varied) != finals(ground.clean(stack, base_config)), "the patch did nothing"

@@ -83,10 +83,7 @@ class Cycler:
 
 
 def _tojson(value: Any, indent: int | None = None) -> str:
-    text = json.dumps(value, sort_keys=True, indent=indent)
-    for character in "<>&'":
-        text = text.replace(character, f"\\u{ord(character):04x}")
-    return text
+    return json.dumps(value, ensure_ascii=False, indent=indent)  # S-03: order kept, no escapes
 
 
 def _escape(value: Any) -> str:

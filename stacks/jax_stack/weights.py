@@ -70,8 +70,7 @@ def _read_weights(folder: Path) -> tuple[dict[str, np.ndarray], dict[str, str]]:
             f"{folder}: a checkpoint has {single.name} or {index.name} (S-13), this one has neither"
         )
     try:
-        data = index.read_bytes()
-        places: dict[str, str] = json.loads(data)["weight_map"]
+        places: dict[str, str] = json.loads(index.read_bytes())["weight_map"]
         shards = sorted(set(places.values()))
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise BadInput(
@@ -96,7 +95,7 @@ def _read_weights(folder: Path) -> tuple[dict[str, np.ndarray], dict[str, str]]:
                 "again"
             )
     hashes = {shard: file.sha256 for shard, file in files.items()}
-    return tensors, {index.name: hashlib.sha256(data).hexdigest()} | hashes
+    return tensors, hashes
 
 
 def match_tensors(

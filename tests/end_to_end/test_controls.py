@@ -164,9 +164,13 @@ SAME_IN_EXACT_ARITHMETIC = {
     "torch-positions-from-7": (
         ("model.py", "torch.arange(num_positions, dtype", "7 + torch.arange(num_positions, dtype"),
     ),
-    "torch-scores-scaled-late": (
-        ("model.py", "(q * width**-0.5)", "q"),
-        ("model.py", "(grouped @ k.transpose", "width**-0.5 * (grouped @ k.transpose"),
+    "torch-loss-by-logsumexp": (
+        (
+            "loss.py",
+            'return F.cross_entropy(logits, targets, reduction="sum")',
+            "of_targets = logits.gather(1, targets[:, None]).squeeze(1)\n"
+            "    return torch.logsumexp(logits, dim=-1).sum() - of_targets.sum()",
+        ),
     ),
     "jax-micro-batches-backwards": (
         ("step.py", "start, arrays)", "start, jax.tree.map(lambda x: x[::-1], arrays))"),

@@ -4,6 +4,7 @@ The template is run as a stream: the two tags become calls that note how many ch
 out so far. So the text never holds a marker, and no output is searched for one.
 """
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -75,6 +76,7 @@ class Template:
             keep_trailing_newline=False,
             extensions=["jinja2.ext.loopcontrols", Generation],
         )
+        environment.filters["tojson"] = lambda value: json.dumps(value, ensure_ascii=False)
         try:
             tree = environment.parse(source)
             names = {name.name for name in tree.find_all(nodes.Name)}

@@ -42,7 +42,7 @@ def spans(source: str, messages: Messages = USER) -> tuple[str, list[str]]:
         ("{{ '<&>' }}{{ '<&\"'|e }}", "<&>&lt;&amp;&#34;"),
         (FOR + "{% if loop.last %}{% break %}{% endif %}{{ m.content }}{% endfor %}", "u"),
         (FOR + "{% if loop.first %}{% continue %}{% endif %}{{ m.role }}{% endfor %}", "assistant"),
-        ("{{ {'b': 1, 'a': '<é>'}|tojson }}", '{"a": "\\u003c\\u00e9\\u003e", "b": 1}'),
+        ("{{ {'b': 1, 'a': '<é>'}|tojson }}", '{"b": 1, "a": "<é>"}'),
         ("{% set x = 0 %}{% filter upper %}{% set x = 1 %}q{% endfilter %}{{ x }}", "Q0"),
         ("{{ 'a\nb'|indent }}|{{ 'a\n'|indent(2) }}", "a\n    b|a\n"),
     ],

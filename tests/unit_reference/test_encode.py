@@ -36,7 +36,8 @@ def test_isolation_loses_nothing() -> None:
     assert isolate(regex.compile("x"))("abba") == ["abba"]
 
 
-@given(st.sampled_from(sorted(LOADED)), TEXTS)
+# `gaps` is left out of both: it lacks symbols on purpose, so most texts are refused (S-05)
+@given(st.sampled_from(sorted(set(LOADED) - {"gaps"})), TEXTS)
 def test_ranges_cover_the_text_in_order(name: str, text: str) -> None:
     tokens = LOADED[name].encode(text)
     assert all(token.start < token.stop for token in tokens)
@@ -46,7 +47,7 @@ def test_ranges_cover_the_text_in_order(name: str, text: str) -> None:
 
 # `two-kinds` is left out: the library cuts special normalised tokens in a second pass, S-05 in one
 @settings(deadline=None)
-@given(st.sampled_from(sorted(set(LOADED) - {"two-kinds", "ignored-parts"})), TEXTS)
+@given(st.sampled_from(sorted(set(LOADED) - {"two-kinds", "ignored-parts", "gaps"})), TEXTS)
 def test_ids_are_those_of_the_tokenizers_library(name: str, text: str) -> None:
     library = pytest.importorskip("tokenizers")
     judge = library.Tokenizer.from_str(json.dumps(VALID[name]))

@@ -76,6 +76,11 @@ TEXTS = [
     _text("lstrip_blocks does not touch expressions", "a\n  {{ 'b' }}", "a\n  b"),
     _text("lstrip_blocks only at the start of a line", "a  {% if true %}b{% endif %}", "a  b"),
     _text("lstrip_blocks: plus keeps the blanks", "  {%+ if true %}b{% endif %}", "  b"),
+    _text(
+        "tojson keeps the order and escapes what JSON demands alone",
+        "{{ {'b': 1, 'a': '<é>\\n'} | tojson }}",
+        '{"b": 1, "a": "<é>\\n"}',
+    ),
     _text("comments trim like blocks", "a\n  {# note #}\nb", "a\nb"),
     _text(
         "minus trims all white space", "a \n\n {%- if true -%} \n\t b \n {%- endif -%} \n c", "abc"

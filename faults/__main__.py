@@ -61,7 +61,7 @@ def main() -> int:
         tempfile.TemporaryDirectory() as folder,
         ThreadPoolExecutor(options.jobs) as pool,
     ):
-        for tried in pool.map(Range(Path(folder)).try_fault, chosen):
+        for tried in pool.map(Range(options.range or Path(folder)).try_fault, chosen):
             missed += not tried.caught
             rows.append(row(tried))
             print("caught" if tried.caught else "MISSED", rows[-1], flush=True)

@@ -12,6 +12,7 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -133,6 +134,8 @@ class Range:
         cwd: Path = ROOT,
     ) -> Path:
         """Run one leg to its end; raises RuntimeError with the last line of its stderr."""
+        if not (out / "done.json").exists() and "--resume" not in options:
+            shutil.rmtree(out, ignore_errors=True)  # what an interrupted try left
         argv = [sys.executable, "-m", f"stacks.{stack}_stack", "train", "--config", str(config)]
         argv += ["--root", str(config.parent), "--out", str(out), "--nonce", out.name, *options]
         variables = os.environ | self.environment | {"PYTHONPATH": str(root)}

@@ -132,6 +132,7 @@ def test_other_micro_batches_stay_within_the_floor(
     assert a.steps["batch_sha256"].equals(b.steps["batch_sha256"])
     verdict = self_verdict(ground, plain, varied, floor)
     assert {one.field for one in verdict.divergences} <= {"steps.batch_shape"}, verdict.headline
+    assert verdict.consequences == (), "a number left the floor"
 
 
 def cross(ground: Range, config: Path, floor: Path | None) -> Verdict:

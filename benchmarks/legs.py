@@ -14,12 +14,13 @@ import platform
 import statistics
 import subprocess
 import sys
-import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import tomli_w
+
+from oracle.config import load_config
 
 ROOT = Path(__file__).resolve().parent.parent
 DEMO = ROOT / "configs" / "runs" / "clinical-demo.toml"
@@ -30,11 +31,7 @@ def derive(base: Path, folder: Path, changes: Mapping[str, Mapping[str, Any]]) -
     """Write `base` with some keys changed and absolute paths to `folder/run.toml`; returns its
     path.
     """
-    config = tomllib.loads(base.read_text("utf-8"))
-    for key in ("train", "eval", "edge"):
-        config["data"][key] = [str((base.parent / p).resolve()) for p in config["data"][key]]
-    for section, key in (("data", "template"), ("data", "tokenizer"), ("model", "checkpoint")):
-        config[section][key] = str((base.parent / config[section][key]).resolve())
+    config = load_config(base).absolute_values()
     for section, values in changes.items():
         config[section].update(values)
     folder.mkdir(parents=True, exist_ok=True)
@@ -47,6 +44,7 @@ def start_leg(stack: str, config: Path, out: Path, *options: str) -> subprocess.
     """Start `stacks.{stack}_stack train`; its output goes to `out.log`."""
     argv = [sys.executable, "-m", f"stacks.{stack}_stack", "train", "--config", str(config)]
     argv += ["--root", str(config.parent), "--out", str(out), "--nonce", "bench", *options]
+    out.parent.mkdir(parents=True, exist_ok=True)
     with out.with_suffix(".log").open("wb") as log:
         environment = {**os.environ, "PYTHONPATH": str(ROOT)}
         return subprocess.Popen(argv, env=environment, stdout=log, stderr=log)

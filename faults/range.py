@@ -16,7 +16,6 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import tomllib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -27,6 +26,7 @@ from typing import Any
 import tomli_w
 
 from faults.fault import ROOT, Fault, planted_root
+from oracle.config import load_config
 from oracle.contract import Divergence, Purpose, Verdict
 
 BASE = ROOT / "configs" / "runs" / "clinical-demo.toml"
@@ -84,15 +84,15 @@ class Range:
         Paths in the changes are relative to the repository. Of a data file the first lines are
         taken, unless it lies in this range.
         """
-        config = tomllib.loads(BASE.read_text("utf-8"))
-        for edits, base in ((config, BASE.parent), (SMALL, ROOT), (changes, ROOT)):
+        config = load_config(BASE).absolute_values()
+        for edits in (SMALL, changes):
             for section, values in edits.items():
                 if not isinstance(values, Mapping):
                     config[section] = values
                     continue
                 for key, value in values.items():
                     is_path = key in PATHS.get(section, ())
-                    config[section][key] = _resolved(value, base) if is_path else value
+                    config[section][key] = _resolved(value) if is_path else value
         data = config["data"]
         for split, num_lines in NUM_EXAMPLES.items():
             data[split] = [str(self._head(Path(path), num_lines)) for path in data[split]]
@@ -224,10 +224,10 @@ class Range:
         return Tried(fault=fault, verdict=self.judge(pair[0], pair[1], floor=floor))
 
 
-def _resolved(value: Any, base: Path) -> Any:
+def _resolved(value: Any) -> Any:
     if isinstance(value, list):
-        return [_resolved(one, base) for one in value]
-    return str((base / value).resolve())
+        return [_resolved(one) for one in value]
+    return str((ROOT / value).resolve())
 
 
 def _write(path: Path, content: bytes) -> None:

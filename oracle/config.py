@@ -5,6 +5,7 @@ A config holds no conversation, so its values are shown in messages.
 
 from __future__ import annotations
 
+import copy
 import difflib
 import hashlib
 import math
@@ -54,6 +55,16 @@ class RunConfig:
     def file(self, relative: str) -> Path:
         """Return a path of the config, resolved against the root."""
         return self.root / relative
+
+    def absolute_values(self) -> dict[str, Any]:
+        """Return a copy of the values whose paths are absolute: a config that may lie anywhere."""
+        values: dict[str, Any] = copy.deepcopy(dict(self.values))
+        data, model = values["data"], values["model"]
+        for split in SPLITS:
+            data[split] = [str(self.file(name).resolve()) for name in data[split]]
+        for table, key in ((data, "template"), (data, "tokenizer"), (model, "checkpoint")):
+            table[key] = str(self.file(table[key]).resolve())
+        return values
 
     def data_files(self) -> Iterator[tuple[str, str]]:
         """Yield (split, path as written) in the order of S-24."""

@@ -29,7 +29,8 @@ NAMES = {"float64": "F64", "float32": "F32"}
 
 def write_variants(config: RunConfig, folder: Path) -> Mapping[str, Path]:
     """Write the config of the base run and of each variant; returns their paths by name."""
-    base = _absolute(config)
+    base = config.absolute_values()
+    base["snapshot"]["every_steps"] = 0
     threads, attention = base["runtime"]["threads"], base["model"]["attention"]
     moved = folder / "moved-weights"
     move_weights(Path(base["model"]["checkpoint"]), moved, precision=config.precision)
@@ -66,19 +67,6 @@ def move_weights(source: Path, target: Path, *, precision: str) -> None:
         if not name.endswith("rotary_emb.inv_freq") and not (tied and name == "lm_head.weight")
     }
     _write_safetensors(target / "model.safetensors", moved, NAMES[precision])
-
-
-def _absolute(config: RunConfig) -> dict[str, Any]:
-    """Return the config's values with absolute paths and without snapshots."""
-    values: dict[str, Any] = copy.deepcopy(dict(config.values))
-    data = values["data"]
-    for split in ("train", "eval", "edge"):
-        data[split] = [str(config.file(name).resolve()) for name in data[split]]
-    for key in ("template", "tokenizer"):
-        data[key] = str(config.file(data[key]).resolve())
-    values["model"]["checkpoint"] = str(config.file(values["model"]["checkpoint"]).resolve())
-    values["snapshot"]["every_steps"] = 0
-    return values
 
 
 def _moved(name: str, values: npt.NDArray[Any], precision: str) -> npt.NDArray[Any]:

@@ -163,6 +163,7 @@ def test_a_stack_that_cannot_be_started_stops_the_other(tiny: TinyRun, tmp_path:
 
 def test_an_interrupt_stops_both_legs_and_is_passed_on(tiny: TinyRun, tmp_path: Path) -> None:
     pids: dict[str, int] = {}
+    before = signal.getsignal(signal.SIGTERM)
 
     def cancel_job(states: tuple[LegState, ...]) -> None:
         if all(state.step is not None for state in states):
@@ -178,7 +179,7 @@ def test_an_interrupt_stops_both_legs_and_is_passed_on(tiny: TinyRun, tmp_path: 
     assert set(pids) == {"a", "b"}
     assert all(map(is_gone, pids.values()))
     assert (tmp_path / "a" / "error.json").exists()  # it ended after its step, by itself
-    assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
+    assert signal.getsignal(signal.SIGTERM) == before
 
 
 def test_a_leg_sees_only_what_is_passed_on(

@@ -58,7 +58,7 @@ def test_another_root_moves_every_path(tiny: TinyRun, tmp_path: Path) -> None:
         ("optimizer.clip_norm", 0, 'clip_norm is 0 and should be a number above 0 or "off"'),
         ("optimizer.clip_norm", "on", 'is text ("on") and should be a number above 0 or "off"'),
         ("schedule.min_ratio", 1.5, "schedule.min_ratio is 1.5 and should be at most 1"),
-        ("train.precision", "float16", 'is "float16" and should be one of "float64", "float32", "b'),
+        ("train.precision", "float16", 'is "float16" and should be one of "float64", "float32", '),
         ("data.train", "train.jsonl", 'data.train is text ("train.jsonl") and should be a list'),
         ("data.train", [], "data.train has 0 entries or characters and should have at least 1"),
         ("contract", "2", 'contract is "2" and should be "1"; this oracle knows contract 1'),

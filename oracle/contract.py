@@ -22,10 +22,11 @@ CONTRACT_VERSION = "1"
 VerdictName = Literal["AGREE", "DIVERGED", "INCONCLUSIVE", "ERROR"]
 EXIT_CODES: Mapping[str, int] = {"AGREE": 0, "DIVERGED": 1, "ERROR": 2, "INCONCLUSIVE": 3}
 Purpose = Literal["cross", "self"]
+SchemaName = Literal["run", "trace", "verdict", "policy", "gate"]
 
 
 @functools.cache
-def schema(name: Literal["run", "trace", "verdict"]) -> dict[str, Any]:
+def schema(name: SchemaName) -> dict[str, Any]:
     """Return the JSON Schema `{name}.schema.json` of the contract."""
     loaded: dict[str, Any] = json.loads((CONTRACT_DIR / f"{name}.schema.json").read_text("utf-8"))
     return loaded

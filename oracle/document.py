@@ -11,13 +11,13 @@ import json
 import math
 import re
 from collections.abc import Iterator, Mapping
-from typing import Any, Literal
+from typing import Any
 
 from jsonschema import Draft202012Validator
 from jsonschema.exceptions import ValidationError, best_match
 from jsonschema.validators import extend
 
-from oracle.contract import schema
+from oracle.contract import SchemaName, schema
 
 KINDS = {
     "NoneType": "null",
@@ -87,7 +87,7 @@ _Validator = extend(Draft202012Validator, {"pattern": _pattern})
 
 
 @functools.cache
-def validator(name: Literal["run", "trace", "verdict"], definition: str | None = None) -> Any:
+def validator(name: SchemaName, definition: str | None = None) -> Any:
     """Return the validator of a schema of the contract, or of one of its `$defs`."""
     whole = schema(name)
     if definition is None:
@@ -97,7 +97,7 @@ def validator(name: Literal["run", "trace", "verdict"], definition: str | None =
 
 def violation(
     document: object,
-    name: Literal["run", "trace", "verdict"],
+    name: SchemaName,
     definition: str | None = None,
     *,
     reveal: bool = False,

@@ -13,9 +13,7 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import secrets
-import subprocess
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
@@ -28,6 +26,7 @@ from oracle.contract import CONTRACT_VERSION, ROOT, Purpose
 from oracle.errors import OracleError
 from oracle.files import write_atomic
 from oracle.leg import new_nonce
+from oracle.revision import revision
 from oracle.stacks import Stack
 
 Status = Literal["running", "finished", "failed", "interrupted"]
@@ -128,7 +127,8 @@ def create_run(
         config_sha256=config.sha256,
         root=str(config.root),
         stacks_file=str(stacks_file.resolve()),
-        git_commit=_git_commit(),
+        # That of the code that the config belongs to; a config outside any repository has ours.
+        git_commit=revision(config.path.parent) or revision(ROOT),
         legs={
             leg: LegEntry(stack=stack.name, argv=stack.argv, nonce=new_nonce())
             for leg, stack in zip(leg_names(stacks), stacks, strict=True)
@@ -202,25 +202,3 @@ def _is_leg(process_id: int, nonce: str) -> bool:
     with contextlib.suppress(OSError):
         return nonce.encode() in Path(f"/proc/{process_id}/cmdline").read_bytes()
     return False
-
-
-def _git_commit() -> str | None:
-    """Return the commit of the oracle's repository, with `+` when files differ from it."""
-    git = ("git", "-C", str(ROOT))
-    environment = os.environ | {"GIT_OPTIONAL_LOCKS": "0"}
-    try:
-        commit = subprocess.run(
-            [*git, "rev-parse", "HEAD"], capture_output=True, text=True, env=environment, timeout=10
-        )
-        changes = subprocess.run(
-            [*git, "status", "--porcelain", "--untracked-files=no"],
-            capture_output=True,
-            text=True,
-            env=environment,
-            timeout=30,
-        )
-    except (OSError, subprocess.TimeoutExpired):
-        return None  # no git here, or no repository: an installed oracle has none
-    if commit.returncode != 0:
-        return None
-    return commit.stdout.strip() + ("+" if changes.stdout.strip() else "")

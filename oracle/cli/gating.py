@@ -31,8 +31,14 @@ POLICY = option.STACKS_FILE.parent / "gates" / "merge.toml"
     help="Trust verdict.json if the traces still are those that it names; do not judge them again.",
 )
 @click.option("--explain", is_flag=True, help="Say what each threshold would have let through.")
+@click.option(
+    "--base",
+    metavar="COMMIT",
+    help="The commit before the change: rules that the change touches show, acknowledged or not.",
+)
+@click.option("--record", type=click.Path(path_type=Path), help="Write the answer as JSON here.")
 @option.out
-@click.option("--json", "as_json", is_flag=True, help="Print the answer as JSON.")
+@click.option("--json", "as_json", is_flag=True, help="Print the answer as JSON, not the line.")
 def gate(
     runs: tuple[str, ...],
     policy: Path,
@@ -40,6 +46,8 @@ def gate(
     allow_dirty: bool,
     no_rejudge: bool,
     explain: bool,
+    base: str | None,
+    record: Path | None,
     out: Path,
     as_json: bool,
 ) -> None:
@@ -61,6 +69,8 @@ def gate(
         allow_dirty=allow_dirty,
         rejudge=not no_rejudge,
         explain=explain,
+        base=base,
+        record=record,
         out=out,
         as_json=as_json,
     )

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import UTC, date, datetime
 from pathlib import Path
 
 from rich.console import Console
 
 from oracle.errors import ConfigError, OracleError
+from oracle.files import write_atomic
 from oracle.gate.acknowledge import acknowledge as write_acknowledgement
 from oracle.gate.acknowledge import check_rules
 from oracle.gate.evidence import Commit
+from oracle.gate.history import moved_since
 from oracle.gate.judgement import judge_gate
 from oracle.gate.line import details, line
 from oracle.gate.policy import load_policy
@@ -29,6 +32,8 @@ def run_gate(
     allow_dirty: bool,
     rejudge: bool,
     explain: bool,
+    base: str | None = None,
+    record: Path | None = None,
     out: Path,
     as_json: bool,
 ) -> int:
@@ -38,6 +43,10 @@ def run_gate(
     gated = gated_commit(commit, allow_dirty=allow_dirty)
     found = named_runs(runs, policy, out) if runs else newest_runs(policy, out, gated)
     judgement = judge_gate(policy, found, gated, today=today, rejudge=rejudge)
+    if base is not None:
+        judgement = replace(judgement, moved=moved_since(judgement.files, base))
+    if record is not None:
+        write_atomic(record, dumps(judgement).encode(), mode=0o644)
     _print(Console(), dumps(judgement) if as_json else line(judgement) + "\n")
     for sentence in details(judgement):
         _print(errors, f"  {sentence}\n")

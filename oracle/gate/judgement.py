@@ -10,11 +10,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
+from pathlib import Path
 from typing import Literal
 
 from oracle.errors import OracleError
 from oracle.gate.acknowledge import Unseen, unseen
 from oracle.gate.evidence import Commit, Evidence, examine
+from oracle.gate.history import Moved
 from oracle.gate.policy import Policy, Required, Waiver
 from oracle.gate.search import Found
 from oracle.gate.threshold import Shortfall
@@ -73,6 +75,12 @@ class Judgement:
     findings: tuple[Finding, ...]
     waivers: tuple[WaiverState, ...]
     unseen: tuple[Unseen, ...]
+    moved: tuple[Moved, ...] = ()
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """The files of rules that the answer rests on: tolerances, then the policy."""
+        return _files(self.policy)
 
     @property
     def failures(self) -> tuple[str, ...]:
@@ -111,14 +119,18 @@ def judge_gate(
         _finding(one, found[one.label], policy, commit, today=today, rejudge=rejudge)
         for one in policy.required
     )
-    files = [one.tolerances for one in policy.required if one.tolerances is not None]
     return Judgement(
         policy=policy,
         commit=commit,
         findings=findings,
         waivers=tuple(_states(policy, findings, today)),
-        unseen=unseen([*files, policy.path], policy.path.parent),
+        unseen=unseen(_files(policy), policy.path.parent),
     )
+
+
+def _files(policy: Policy) -> tuple[Path, ...]:
+    found = [one.tolerances for one in policy.required if one.tolerances is not None]
+    return tuple(dict.fromkeys(path.resolve() for path in (*found, policy.path)))
 
 
 def _finding(

@@ -30,6 +30,9 @@ def line(judgement: Judgement) -> str:
     changed = [entry.sentence for entry in judgement.unseen if entry.ever]
     if changed:
         parts.append(f"rules changed since acknowledged: {'; '.join(changed)}")
+    if judgement.moved:
+        moved = "; ".join(entry.sentence for entry in judgement.moved)
+        parts.append(f"this change touches rules: {moved}")
     never = [entry.name for entry in judgement.unseen if not entry.ever]
     if never:
         parts.append(f"rules never acknowledged: {', '.join(never)}")

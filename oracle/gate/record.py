@@ -9,6 +9,7 @@ from oracle.document import violation
 from oracle.errors import OracleError
 from oracle.gate.judgement import Finding, Judgement, WaiverState
 from oracle.gate.line import line
+from oracle.gate.rules import Change
 from oracle.gate.threshold import Shortfall
 from oracle.report.json import encode
 
@@ -34,17 +35,18 @@ def document(judgement: Judgement) -> dict[str, Any]:
                     "file": str(entry.path),
                     "ever": entry.ever,
                     "sentence": entry.sentence,
-                    "changes": [
-                        {
-                            "rule": change.rule,
-                            "direction": change.direction,
-                            "was": change.was,
-                            "now": change.now,
-                        }
-                        for change in entry.changes
-                    ],
+                    "changes": [_change(change) for change in entry.changes],
                 }
                 for entry in judgement.unseen
+            ],
+            "moved": [
+                {
+                    "file": str(entry.path),
+                    "new": entry.new,
+                    "sentence": entry.sentence,
+                    "changes": [_change(change) for change in entry.changes],
+                }
+                for entry in judgement.moved
             ],
         }
     )
@@ -57,6 +59,15 @@ def dumps(judgement: Judgement) -> str:
     if (reason := violation(made, "gate")) is not None:
         raise OracleError(f"the gate's document: {reason} (gate.schema.json).")
     return json.dumps(made, indent=1, allow_nan=False) + "\n"
+
+
+def _change(change: Change) -> dict[str, Any]:
+    return {
+        "rule": change.rule,
+        "direction": change.direction,
+        "was": change.was,
+        "now": change.now,
+    }
 
 
 def _finding(finding: Finding) -> dict[str, Any]:

@@ -52,7 +52,7 @@ def read_checkpoint(folder: Path, *, weights: bool = True) -> Checkpoint:
     if not folder.is_dir():
         what = "is a file" if folder.exists() else "does not exist"
         raise DataError(f"checkpoint {folder} {what}; a folder with config.json is needed (S-13).")
-    config = _read_config(folder / "config.json")
+    config = read_model_config(folder / "config.json")
     shapes = parameter_shapes(config)
     if not weights:
         files = (folder / "config.json",)
@@ -115,7 +115,26 @@ def head_dim(config: Mapping[str, Any]) -> int:
     return int(config.get("head_dim") or config["hidden_size"] // config["num_attention_heads"])
 
 
-def _read_config(path: Path) -> dict[str, Any]:
+def described_model(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what a model config says, under the names of the facts of a header (S-12, S-25)."""
+    rope = config.get("rope_parameters") or {}
+    base = config.get("rope_theta")
+    return {
+        "hidden_size": config["hidden_size"],
+        "intermediate_size": config["intermediate_size"],
+        "num_layers": config["num_hidden_layers"],
+        "num_heads": config["num_attention_heads"],
+        "num_kv_heads": config["num_key_value_heads"],
+        "head_dim": head_dim(config),
+        "vocab_size": config["vocab_size"],
+        "rope_base": rope.get("rope_theta") if base is None else base,
+        "rms_norm_eps": config["rms_norm_eps"],
+        "tied": config["tie_word_embeddings"],
+    }
+
+
+def read_model_config(path: Path) -> dict[str, Any]:
+    """Read and check a `config.json`; raises DataError (S-12)."""
     try:
         config = loads(read_bytes(path, "model config"))
     except ValueError as error:

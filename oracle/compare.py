@@ -17,6 +17,7 @@ import polars as pl
 from oracle.align import align_examples, align_steps
 from oracle.chain import walk
 from oracle.compare_checkpoint import compare_checkpoints
+from oracle.compare_deliverable import compare_deliverables
 from oracle.compare_echo import compare_echo
 from oracle.compare_examples import Examples, compare_examples
 from oracle.compare_numbers import Cells, limits, scalar_cells
@@ -76,7 +77,11 @@ def compare(
         )
         outcomes += found
         ends = _compare_final(a, b, outcomes) if exact else []
-        outcomes = _parted_at_the_end(outcomes, ends + compare_checkpoints(a, b, names=names))
+        ends += compare_checkpoints(a, b, names=names, parted_facts=facts)
+        # Where the footer already denies the file, the rows would only say it again.
+        told = {entry.field for entry in ends}
+        ends += [e for e in compare_deliverables(a, b, names=names) if e.field not in told]
+        outcomes = _parted_at_the_end(outcomes, ends)
     both = examples.filter(pl.col("in_a") & pl.col("in_b"))
     return Comparison(
         divergences=_in_causal_order(outcomes),
@@ -195,10 +200,15 @@ def _compare_final(a: Trace, b: Trace, outcomes: Sequence[Outcome]) -> list[Dive
 
 
 def _parted_at_the_end(outcomes: Sequence[Outcome], made: Sequence[Divergence]) -> list[Outcome]:
-    """Add what a finished run shows to `params`: its last step does not agree."""
+    """Add what a finished run left behind to the phase that it belongs to: its end disagrees."""
+    ends: dict[str, list[Divergence]] = {}
+    for entry in made:
+        ends.setdefault(entry.phase, []).append(entry)
+    known = {found.result.phase for found in outcomes}
+    fresh = [outcome(name, num_compared=0, num_agreeing=0) for name in ends if name not in known]
     return [
-        _with_last_step(found, made) if made and found.result.phase == "params" else found
-        for found in outcomes
+        _with_last_step(found, ends[found.result.phase]) if found.result.phase in ends else found
+        for found in (*outcomes, *fresh)
     ]
 
 

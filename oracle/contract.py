@@ -128,13 +128,17 @@ class PhaseResult:
 
 @dataclass(frozen=True, kw_only=True)
 class LegRecord:
-    """A leg as the verdict names it. `error` is the leg's own sentence when it failed."""
+    """A leg as the verdict names it. `error` is the leg's own sentence when it failed.
+
+    `trace_sha256` is the hash of its done.json, which hashes every file that was judged.
+    """
 
     name: str
     stack: str | None
     trace: str
     code_sha256: str | None
     versions: Mapping[str, str]
+    trace_sha256: str | None = None
     error: str | None = None
 
 

@@ -9,6 +9,7 @@ from typing import Any
 from oracle.config import load_config
 from oracle.contract import LegRecord
 from oracle.errors import OracleError
+from oracle.files import sha256_file
 from oracle.trace import Trace
 
 
@@ -60,5 +61,6 @@ def describe_leg(
         trace=str(trace.path),
         code_sha256=provenance["code_sha256"],
         versions=provenance["versions"],
+        trace_sha256=sha256_file(trace.path / "done.json"),
         error=error,
     )

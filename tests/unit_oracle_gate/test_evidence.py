@@ -20,7 +20,8 @@ def edit(path: Path, **changes: Any) -> None:
 def test_a_verdict_that_was_painted_green_is_told(case: Case) -> None:
     green = json.loads((case.run() / "verdict.json").read_text())
     path = case.run(lose_a_target)
-    (path / "verdict.json").write_text(json.dumps(green | {"run": path.name}))
+    own = {"run": path.name, "legs": json.loads((path / "verdict.json").read_text())["legs"]}
+    (path / "verdict.json").write_text(json.dumps(green | own))
     ended = case.gate()
     assert ended.returncode == 2
     assert 'verdict.json says "AGREE" for verdict and its traces give "DIVERGED"' in ended.stdout

@@ -33,6 +33,11 @@ PARAMETERS = {
     "model.layers.10.mlp.up_proj.weight": [8, 4],
     "model.norm.weight": [4],
 }
+MODEL_CONFIG = {
+    "model_type": "llama", "hidden_size": 4, "intermediate_size": 8, "num_hidden_layers": 11,
+    "num_attention_heads": 2, "num_key_value_heads": 1, "head_dim": 2, "vocab_size": 16,
+    "rope_theta": 10000.0, "rms_norm_eps": 1e-6, "tie_word_embeddings": True, "hidden_act": "silu",
+}  # fmt: skip
 NUMBERS = ("lr", "loss", "grad_norm", "clip_factor", "param_norm", "eval_loss")
 
 Documents = dict[str, Any]
@@ -60,7 +65,7 @@ def documents(
         "steps": _steps(num_steps, tokens[:num_train], seed),
         "tokens": tokens,
         "tensors": list(_tensors(num_steps, tensors_every, seed)),
-        "final": {f"{kind}_sha256": _hash(f"{kind}{seed}") for kind in ("m", "v")}
+        "final": {f"{kind}_sha256": set_hash(held) for kind, held in moments(seed).items()}
         | {"params_sha256": set_hash(weights(seed))},
         "checkpoint": weights(seed),
     }
@@ -104,6 +109,12 @@ def weights(seed: int) -> dict[str, np.ndarray]:
     return {name: rng.normal(size=shape) for name, shape in PARAMETERS.items()}
 
 
+def moments(seed: int) -> dict[str, dict[str, np.ndarray]]:
+    """Return the final moments `m` and `v`."""
+    final = weights(seed).items()
+    return {kind: {n: values + i for n, values in final} for i, kind in enumerate("mv", start=1)}
+
+
 def set_hash(tensors: dict[str, np.ndarray]) -> str:
     """Return the hash of a set of tensors (S-22)."""
     parts = (name.encode() + b"\0" + tensors[name].tobytes() for name in sorted(tensors))
@@ -138,6 +149,7 @@ def write(path: Path, made: Documents) -> Path:
         folder = path / "checkpoint"
         folder.mkdir()
         (folder / "model.safetensors").write_bytes(safetensors(made["checkpoint"]))
+        (folder / "config.json").write_text(json.dumps(MODEL_CONFIG))
         for name in ("tokenizer.json", "chat_template.jinja"):
             (folder / name).write_bytes(INPUT)
     done = {
@@ -271,17 +283,33 @@ def _steps(num_steps: int, train: list[dict[str, Any]], seed: int) -> list[dict[
 def _tensors(num_steps: int, every: int, seed: int) -> Any:
     rng = np.random.default_rng([seed, 1])
     at = [s for s in range(num_steps) if every and (s % every == 0 or s == num_steps - 1)]
+    left = {"param": weights(seed), **moments(seed)}  # what the last step leaves behind
     for step, kind in [(0, "init")] + [
         (s, k) for s in at for k in ("grad", "m", "v", "update", "param")
     ]:
         for name, shape in PARAMETERS.items():
             sketch = np.where(np.arange(64) < math.prod(shape), rng.normal(size=64), 0.0)
+            if step == num_steps - 1 and kind in left:
+                sketch = sketch_of(name, left[kind][name])
             yield {
                 "step": step, "kind": kind, "name": name, "shape": shape,
                 "norm": float(np.linalg.norm(sketch)), "mean": float(sketch.mean()),
                 "max_abs": float(np.abs(sketch).max()), "sketch": sketch.tolist(),
                 "sha256": _hash(f"{name}{seed}") if kind == "init" else None,
             }  # fmt: skip
+
+
+def sketch_of(name: str, values: np.ndarray) -> np.ndarray:
+    """Return the sketch of a tensor (S-21), entry by entry with Python's integers."""
+    key = int.from_bytes(hashlib.sha256(name.encode()).digest()[:4], "big")
+    found = np.zeros(64)
+    for i, value in enumerate(values.ravel()):
+        z = (i * 0x9E3779B1) % 2**32 ^ key
+        z = (z ^ z >> 16) * 0x85EBCA6B % 2**32
+        z = (z ^ z >> 13) * 0xC2B2AE35 % 2**32
+        z ^= z >> 16
+        found[i % 64] += -value if z >> 31 else value
+    return found
 
 
 def _hash(text: str) -> str:

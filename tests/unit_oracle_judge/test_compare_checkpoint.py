@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import shutil
 from pathlib import Path
@@ -16,7 +17,7 @@ from oracle.trace import read_trace
 from oracle.verdict import judge
 
 from .conftest import Judge, floor_of, pair
-from .synthetic import NAMES, safetensors, set_hash, weights, write
+from .synthetic import NAMES, moments, safetensors, set_hash, weights, write
 
 Legs = tuple[Path, Path]
 
@@ -133,3 +134,58 @@ def test_a_hash_is_of_the_values_widened_to_float64(tmp_path: Path, dtype: str, 
     (tmp_path / "x").write_bytes(safetensors(held, dtype))
     wide = {name: values.astype("<f8") for name, values in held.items()}
     assert tensors_sha256(read_header(tmp_path / "x")) == set_hash(wide)
+
+
+def test_a_config_that_describes_another_model_is_told(legs: Legs) -> None:
+    path = legs[0] / "checkpoint" / "config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"rope_theta": 500.0}))
+    (found,) = verdict_of(legs).divergences
+    assert (found.phase, found.field, found.clause) == ("params", "checkpoint/config.json", "S-13")
+    assert found.hint == (
+        "torch: checkpoint/config.json says rope_base 500.0 and the model that was trained has "
+        "10000.0"
+    )
+
+
+def test_a_key_of_the_config_that_one_leg_lost_is_told(legs: Legs) -> None:
+    for leg, end in zip(legs, ({"eos_token_id": 2, "dtype": "float64"}, {}), strict=True):
+        path = leg / "checkpoint" / "config.json"
+        path.write_text(json.dumps(json.loads(path.read_text()) | end))
+    (found,) = verdict_of(legs).divergences
+    assert (found.field, found.a, found.b) == ("checkpoint/config.json:eos_token_id", "2", "absent")
+
+
+def test_weights_swapped_in_after_the_last_step_are_told_though_the_footer_fits(legs: Legs) -> None:
+    averaged = {name: 0.99 * values for name, values in weights(7).items()}
+    (legs[0] / "checkpoint" / "model.safetensors").write_bytes(safetensors(averaged))
+    done = json.loads((legs[0] / "done.json").read_text())
+    done["final"]["params_sha256"] = set_hash(averaged)
+    (legs[0] / "done.json").write_text(json.dumps(done))
+    found = verdict_of(legs).divergences[0]
+    assert (found.phase, found.step, found.field) == ("params", 7, "checkpoint")
+    assert found.hint == (
+        "torch: model.embed_tokens.weight in checkpoint/ is not the tensor of the last step, "
+        "though done.json fits it"
+    )
+
+
+def test_a_last_snapshot_that_holds_m_for_v_is_told(legs: Legs) -> None:
+    for leg in legs:
+        (leg / "snapshots").mkdir()
+        held = {f"param/{name}": values for name, values in weights(7).items()}
+        for kind in "mv":
+            held |= {f"{kind}/{name}": values for name, values in moments(7)[kind].items()}
+        (leg / "snapshots" / "00000008.safetensors").write_bytes(safetensors(held))
+    assert verdict_of(legs).verdict == "AGREE"
+    held |= {f"v/{name}": values for name, values in moments(7)["m"].items()}
+    (legs[1] / "snapshots" / "00000008.safetensors").write_bytes(safetensors(held))
+    (found,) = verdict_of(legs).divergences
+    assert (found.phase, found.step, found.field) == ("moments", 7, "snapshots.v")
+    assert found.clause == "S-23"
+    assert str(found.hint).startswith("jax: snapshots/00000008.safetensors: v has the hash")
+
+
+def test_a_verdict_names_the_very_footers_that_were_judged(legs: Legs) -> None:
+    for leg, record in zip(legs, verdict_of(legs).legs, strict=True):
+        expected = hashlib.sha256((leg / "done.json").read_bytes()).hexdigest()
+        assert record.trace_sha256 == expected

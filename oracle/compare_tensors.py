@@ -102,9 +102,13 @@ def _measure(chunk: pl.DataFrame, guard: float) -> pl.DataFrame:
     """Return step, kind, name, norms (nan where absent), distance and scale of each pair."""
     norms = [chunk[f"norm_{leg}"].fill_null(math.nan).to_numpy() for leg in "ab"]
     sketches = [_sketches(chunk[f"sketch_{leg}"]) for leg in "ab"]
-    # Overflow of a difference is infinity, which is what a distance so large should be.
-    with np.errstate(over="ignore", invalid="ignore"):
-        apart = np.linalg.norm(sketches[0] - sketches[1], axis=1)
+    # Squares of numbers under 1e-154 or over 1e154 leave float64: norms are taken of quotients.
+    sizes = np.max(np.abs(sketches[0]), axis=1), np.max(np.abs(sketches[1]), axis=1)
+    unit = np.nan_to_num(np.fmax(*sizes), posinf=1.0)
+    unit[unit == 0] = 1.0
+    quotients = [sketch / unit[:, None] for sketch in sketches]
+    with np.errstate(over="ignore", invalid="ignore"):  # what is not finite, in a leg or both
+        apart = np.linalg.norm(quotients[0] - quotients[1], axis=1) * unit
         by_norm = np.abs(norms[0] - norms[1])
         counts = by_norm > NORM_ACCURACY * np.maximum(norms[0], norms[1])
         distance = np.maximum(np.nan_to_num(apart, nan=math.inf), np.where(counts, by_norm, 0.0))
@@ -113,7 +117,7 @@ def _measure(chunk: pl.DataFrame, guard: float) -> pl.DataFrame:
         pl.Series("norm_b", norms[1]),
         pl.Series("distance", distance),
     )
-    whole = [(pl.col(f"norm_{leg}").fill_nan(0.0) ** 2).sum().sqrt() for leg in "ab"]
+    whole = [_root_of_squares(pl.col(f"norm_{leg}").fill_nan(0.0)) for leg in "ab"]
     return measured.with_columns(
         scale=pl.max_horizontal(
             pl.col("norm_a").fill_nan(0.0),
@@ -121,6 +125,11 @@ def _measure(chunk: pl.DataFrame, guard: float) -> pl.DataFrame:
             guard * pl.max_horizontal(*whole).over("step", "kind"),
         )
     )
+
+
+def _root_of_squares(norms: pl.Expr) -> pl.Expr:
+    largest = norms.max()
+    return ((norms / largest).fill_nan(0.0) ** 2).sum().sqrt() * largest
 
 
 def _sketches(column: pl.Series) -> Floats:

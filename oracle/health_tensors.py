@@ -24,7 +24,7 @@ from oracle.trace import Trace
 
 REACH = 8.0
 EQUAL = 1e-6  # relative, for n <= 64: a sum of squares in another order
-SMALLEST_NORM = 1e-150  # below it the squares of a norm underflow
+SMALLEST_NORM = 1e-300  # below it the entries of a sketch underflow
 OF_ALL_PARAMETERS = ("init", "param")
 
 
@@ -88,13 +88,19 @@ def _sketches(trace: Trace) -> Iterator[str]:
         name: math.prod(entry["shape"])
         for name, entry in trace.header["facts"]["parameters"].items()
     }
-    length = pl.col("sketch").list.eval(pl.element() ** 2).list.sum().sqrt()
+    # In quotients of the norm: squares of numbers under 1e-154 or over 1e154 leave float64.
+    quotients = pl.col("sketch") / pl.col("norm")
     rows = (
-        trace.tensors.select("step", "kind", "name", "norm", length=length)
-        .filter(pl.col("norm").is_finite() & (pl.col("norm") > SMALLEST_NORM))
+        trace.tensors.filter(pl.col("norm").is_finite() & (pl.col("norm") > SMALLEST_NORM))
+        .select(
+            "step",
+            "kind",
+            "name",
+            "norm",
+            ratio=quotients.list.eval(pl.element() ** 2).list.sum().sqrt(),
+        )
         .collect(engine="streaming")
         .with_columns(
-            ratio=pl.col("length") / pl.col("norm"),
             size=pl.col("name").replace_strict(
                 sizes, default=NUM_BUCKETS + 1, return_dtype=pl.Int64
             ),
@@ -106,8 +112,8 @@ def _sketches(trace: Trace) -> Iterator[str]:
         row = bad.row(0, named=True)
         yield (
             f"has {bad.height} sketches that cannot be of their tensors, first {row['kind']} of "
-            f"{row['name']} at step {row['step']}: length {row['length']:.3g} under a norm of "
-            f"{row['norm']:.3g} (S-21)"
+            f"{row['name']} at step {row['step']}: length {row['ratio'] * row['norm']:.3g} under "
+            f"a norm of {row['norm']:.3g} (S-21)"
         )
     medians = rows.group_by("kind").agg(pl.col("ratio").median()).sort("kind")
     for kind, ratio in medians.filter(pl.col("ratio") < 1 / REACH).iter_rows():

@@ -90,7 +90,8 @@ def ratio_hint(
                     other = names[1 - odd]
                     return f"{names[odd]} is {other} times {words} ({factor:.6g})"
     for odd, x, y in ((1, a, b), (0, b, a)):
-        if x > 0 and abs(x - 1) > 1e-3 and abs(y / x**2 - 1) < EXACT:
+        square = x * x  # a float: it overflows to infinity and underflows to 0
+        if x > 0 and abs(x - 1) > 1e-3 and 0 < square < math.inf and abs(y / square - 1) < EXACT:
             return f"{names[odd]} is the square of {names[1 - odd]}"
     return None
 

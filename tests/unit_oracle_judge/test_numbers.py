@@ -353,3 +353,22 @@ def test_a_tensor_norm_that_is_not_a_number_is_shown_as_such(judged: Judge) -> N
     first = judged(a, b).first
     assert first is not None
     assert (first.b, first.hint) == ("norm nan", "only jax is not finite")
+
+
+@pytest.mark.parametrize("size", [1e-300, 1e-160, 1e160, 1e300])
+@pytest.mark.parametrize(("factor", "verdict"), [(1 + 1e-15, "AGREE"), (1 + 1e-9, "DIVERGED")])
+@pytest.mark.filterwarnings("error")
+def test_tensors_whose_squares_leave_float64_are_judged_as_any_other(
+    judged: Judge, size: float, factor: float, verdict: str
+) -> None:
+    legs = pair()
+    for made, own in zip(legs, (1.0, factor), strict=True):
+        for row in made["tensors"]:
+            if row["kind"] == "update":
+                row["norm"] *= size * own
+                row["sketch"] = [value * size * own for value in row["sketch"]]
+    found = judged(*legs)
+    assert (found.verdict, found.first and found.first.field) == (
+        verdict,
+        None if verdict == "AGREE" else "tensors.update",
+    )

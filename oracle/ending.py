@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import re
+import shutil
 import signal
+from pathlib import Path
 
 from oracle.errors import TraceError
 from oracle.leg import Leg
 
 LONGEST_MESSAGE = 2000  # characters
+FULL_BYTES = 1_000_000  # a disk with less left is full: not even an error.json was written
 
 
 def ending(leg: Leg, return_code: int, last_step: int | None) -> str | None:
@@ -25,7 +28,14 @@ def ending(leg: Leg, return_code: int, last_step: int | None) -> str | None:
     if return_code < 0:
         memory = "; out of memory?" if -return_code == signal.SIGKILL else ""
         return f"was killed by {_signal_name(-return_code)} {where}{memory} ({log})."
-    return f"exited with code {return_code} {where} and left no error.json ({log})."
+    full = _full_disk(leg.out)
+    return f"exited with code {return_code} {where} and left no error.json{full} ({log})."
+
+
+def _full_disk(out: Path) -> str:
+    place = out if out.is_dir() else out.parent
+    free = shutil.disk_usage(place).free
+    return f"; the disk of {place} is full, {free:,} bytes are left" if free < FULL_BYTES else ""
 
 
 def _own_sentence(leg: Leg) -> str | None:

@@ -54,14 +54,19 @@ def sha256_file(path: Path) -> str:
 
 
 def write_atomic(path: Path, content: bytes, mode: int = 0o600) -> None:
-    """Write a file so that it is there whole or not at all: temporary name, sync, rename."""
+    """Write a file so that it is there whole or not at all: temporary name, sync, rename.
+
+    Raises OSError with the path that was asked for (a full disk names no file by itself).
+    """
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
-    handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
     try:
+        handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
         with os.fdopen(handle, "wb") as stream:
             stream.write(content)
             stream.flush()
             os.fsync(stream.fileno())
         temporary.replace(path)
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, str(path)) from error
     finally:
         temporary.unlink(missing_ok=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import sys
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -13,6 +14,7 @@ from rich.console import Console
 from rich.table import Table
 
 from oracle.config import load_config
+from oracle.contract import ROOT
 from oracle.errors import ConfigError
 from oracle.impact import Impact, ranked, weight
 
@@ -27,6 +29,7 @@ def impact(
     names: Sequence[str], config: Path, seeds: str, num_steps: int, out: Path, *, as_json: bool
 ) -> int:
     """`oracle impact`: returns 0 when every fault was measured, else 2."""
+    _find_faults()
     from faults.impact import Plan, measure
 
     chosen, numbers = _faults(names), _seeds(seeds)
@@ -83,6 +86,17 @@ def print_table(found: Sequence[Impact], console: Console) -> None:
             "arithmetic, on average.",
             highlight=False,
         )
+
+
+def _find_faults() -> None:
+    """Make the planted faults importable: they lie in the repository and are not installed."""
+    if not (ROOT / "faults" / "planted").is_dir():
+        raise ConfigError(
+            f"the planted faults lie in the repository and {ROOT} has no folder faults; run "
+            "`oracle impact` from a clone of it."
+        )
+    if str(ROOT) not in sys.path:
+        sys.path.append(str(ROOT))
 
 
 def _faults(names: Sequence[str]) -> list[Fault]:

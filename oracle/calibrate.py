@@ -1,12 +1,11 @@
 """Self runs -> noise floor: each stack against itself, repeated and in variants that mean the same.
 
 The floor of a field at step t is the running maximum up to t, over both legs and all variants, of
-the relative difference to the base run. Legs of a variant run at the same time, two at most.
+the relative difference to the base run. A calibration that was stopped goes on where it stood.
 """
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -19,14 +18,15 @@ from oracle.align import align_steps
 from oracle.compare_numbers import Cells, scalar_cells
 from oracle.compare_tensors import tensor_cells
 from oracle.config import RunConfig, load_config
-from oracle.errors import LegError
+from oracle.errors import ConfigError, LegError
 from oracle.floor import leg_provenance, rising, write_floor
-from oracle.launch import run_legs
-from oracle.leg import Leg, new_nonce
+from oracle.leg import Limits
 from oracle.perturb import VARIANTS, write_variants
+from oracle.scratch import scratch_folder
 from oracle.stacks import Stack
 from oracle.tolerance import default_file, load_tolerances
-from oracle.trace import Trace, read_trace
+from oracle.trace import Trace
+from oracle.variant import View, finished, no_view, run_variant, variant_legs
 
 NO_FLOOR = ("steps.lr", "steps.eval_targets")  # judged without one
 
@@ -35,50 +35,88 @@ Progress = Callable[[str], None]
 
 @dataclass(frozen=True, kw_only=True)
 class Noise:
-    """What one stack does to itself: cells of each variant by name, and the header of its base."""
+    """What one stack does to itself: cells of each variant by name, and the header of its base.
+
+    `repeats_exactly` is None when it was not repeated.
+    """
 
     header: Mapping[str, Any]
     num_steps: int
     cells: Mapping[str, Sequence[Cells]]
-    repeats_exactly: bool
+    repeats_exactly: bool | None
 
 
 def calibrate(
-    config_path: Path, *, stacks: Sequence[Stack], out: Path, on_progress: Progress
+    config_path: Path,
+    *,
+    stacks: Sequence[Stack],
+    out: Path,
+    on_progress: Progress,
+    variants: Sequence[str] = VARIANTS,
+    limits: Limits | None = None,
+    view: View = no_view,
 ) -> Path:
     """Measure the floor of a config and write it into `out/floors`; returns the file.
 
-    Raises LegError when a leg fails. `on_progress` gets a line when a variant begins and ends.
+    Each stack is held against itself in `variants` beside the base run: fewer give a smaller floor.
+    What finished before a stop is kept and goes on with the next call. Raises LegError when a leg
+    fails. `on_progress` gets a line when a variant begins and ends.
     """
     config = load_config(config_path)
     guard = load_tolerances(default_file(config.precision)).guard
-    out.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix=".calibrate-", dir=out) as scratch:
-        noise = _measure(config, stacks, Path(scratch).resolve(), guard, on_progress)
-    path = write_floor(
-        out / "floors",
-        name=config.name,
-        provenance={
-            "config_sha256": config.sha256,
-            "config_name": config.name,
-            "precision": config.precision,
-            "guard": guard,
-            "variants": list(VARIANTS),
-            "repeats_exactly": {stack: found.repeats_exactly for stack, found in noise.items()},
-            "threads": config.values["runtime"]["threads"],
-            "created": datetime.now(UTC).isoformat(timespec="seconds"),
-            "legs": {stack: leg_provenance(found.header) for stack, found in noise.items()},
-        },
-        num_steps=min(found.num_steps for found in noise.values()),
-        rises={stack: _rises(found) for stack, found in noise.items()},
-        contributions={
-            stack: {variant: _worst(cells) for variant, cells in found.cells.items()}
-            for stack, found in noise.items()
-        },
-    )
+    floors = out / "floors"
+    with scratch_folder(config, stacks, floors) as scratch:
+        noise = _measure(
+            config, stacks, scratch, guard, variants, on_progress, limits=limits, view=view
+        )
+        path = write_floor(
+            floors,
+            name=config.name,
+            provenance={
+                "config_sha256": config.sha256,
+                "config_name": config.name,
+                "precision": config.precision,
+                "guard": guard,
+                "variants": list(variants),
+                "repeats_exactly": {
+                    stack: found.repeats_exactly
+                    for stack, found in noise.items()
+                    if found.repeats_exactly is not None
+                },
+                "threads": config.values["runtime"]["threads"],
+                "created": datetime.now(UTC).isoformat(timespec="seconds"),
+                "legs": {stack: leg_provenance(found.header) for stack, found in noise.items()},
+            },
+            num_steps=min(found.num_steps for found in noise.values()),
+            rises={stack: _rises(found) for stack, found in noise.items()},
+            contributions={
+                stack: {variant: _worst(cells) for variant, cells in found.cells.items()}
+                for stack, found in noise.items()
+            },
+        )
     loss = max((w.get("steps.loss", 0.0) for w in map(_worst_of, noise.values())), default=0.0)
     on_progress(f"floor of the loss at the last step: {loss:.3g} (relative); written to {path}")
     return path
+
+
+def chosen(names: str) -> tuple[str, ...]:
+    """Return the variants that a text like "base,ulp" names; base goes without saying.
+
+    Raises ConfigError at an unknown name, and when there is nothing to hold against the base run.
+    """
+    wanted = [name.strip() for name in names.split(",") if name.strip()]
+    for name in wanted:
+        if name not in ("base", *VARIANTS):
+            raise ConfigError(
+                f"unknown variant {name!r}; known are base, {', '.join(VARIANTS)} (--variants)."
+            )
+    kept = tuple(name for name in VARIANTS if name in wanted)
+    if not kept:
+        raise ConfigError(
+            f"--variants {names} holds nothing against the base run; name one or more of "
+            f"{', '.join(VARIANTS)}."
+        )
+    return kept
 
 
 def differences(base: Trace, other: Trace, *, guard: float) -> Iterator[Cells]:
@@ -94,19 +132,26 @@ def _measure(
     stacks: Sequence[Stack],
     scratch: Path,
     guard: float,
+    variants: Sequence[str],
     on_progress: Progress,
+    *,
+    limits: Limits | None,
+    view: View,
 ) -> Mapping[str, Noise]:
-    configs = write_variants(config, scratch)
+    configs = write_variants(config, scratch, variants)
     bases: Mapping[str, Trace] = {}
     cells: dict[str, dict[str, Sequence[Cells]]] = {}
     exact: dict[str, bool] = {}
-    for place, (variant, path) in enumerate(configs.items(), start=1):
-        on_progress(f"calibrate {place}/{len(configs)}: {variant}")
-        traces = _run(variant, path, stacks, scratch)
+    for place, variant in enumerate(configs, start=1):
+        legs = variant_legs(variant, stacks, scratch)
+        kept = all(finished(leg) is not None for leg in legs)
+        on_progress(f"calibrate {place}/{len(configs)}: {variant}{' (kept)' if kept else ''}")
+        traces = run_variant(variant, legs, limits=limits, view=view)
         if variant == "base":
             bases = traces
             continue
         for stack, trace in traces.items():
+            _check_same_program(variant, bases[stack], trace, scratch)
             found = list(differences(bases[stack], trace, guard=guard))
             cells.setdefault(stack, {})[variant] = found
             loss = _worst(found).get("steps.loss", 0.0)
@@ -123,35 +168,22 @@ def _measure(
             header=base.header,
             num_steps=base.steps.height,
             cells=cells[stack],
-            repeats_exactly=exact[stack],
+            repeats_exactly=exact.get(stack),
         )
         for stack, base in bases.items()
     }
 
 
-def _run(variant: str, config: Path, stacks: Sequence[Stack], scratch: Path) -> dict[str, Trace]:
-    """Run one variant in every stack, two legs at a time, and read the traces."""
-    unique = list({stack.name: stack for stack in stacks}.values())
-    legs = [
-        Leg(
-            name=stack.name,
-            stack=stack,
-            mode="train",
-            config=config,
-            root=scratch,
-            out=scratch / variant / stack.name,
-            logs=scratch / variant / "logs",
-            nonce=new_nonce(),
-        )
-        for stack in unique
-    ]
-    for start in range(0, len(legs), 2):
-        for end in run_legs(legs[start : start + 2]):
-            if end.error is not None:
-                raise LegError(f"calibration, variant {variant}: {end.name}: {end.error}")
-    # Under the name that a trace gives its stack: a floor is looked up by it.
-    traces = [read_trace(leg.out, nonce=leg.nonce) for leg in legs]
-    return {trace.header["provenance"]["stack"]: trace for trace in traces}
+def _check_same_program(variant: str, base: Trace, other: Trace, scratch: Path) -> None:
+    """Refuse a variant that was run by another program than the base, in an earlier call."""
+    for field, then in leg_provenance(base.header).items():
+        now = leg_provenance(other.header)[field]
+        if field != "files" and then != now:
+            stack = base.header["provenance"]["stack"]
+            raise LegError(
+                f"calibration, variant {variant}: {field} of {stack} changed since its base run; "
+                f"remove {scratch} and calibrate again."
+            )
 
 
 def _same(base: Trace, repeat: Trace, cells: Sequence[Cells]) -> bool:

@@ -84,15 +84,37 @@ def check(config_path: Path, stacks: str, stacks_file: Path) -> None:
     _print(console, "Everything that the config names was read and can be used.")
 
 
-def calibrate(config_path: Path, stacks: str, stacks_file: Path, out: Path) -> None:
-    """`oracle calibrate`."""
+def calibrate(
+    config_path: Path,
+    *,
+    stacks: str,
+    stacks_file: Path,
+    out: Path,
+    variants: str,
+    stall_seconds: float,
+) -> int:
+    """`oracle calibrate`: returns 0, or 130 when it was stopped."""
     from oracle.calibrate import calibrate as measure
+    from oracle.calibrate import chosen
 
     errors = Console(stderr=True)
-    check_inputs(load_config(config_path))
-    pair = pick_stacks(stacks, stacks_file)
-    path = measure(config_path, stacks=pair, out=out, on_progress=lambda line: _print(errors, line))
+    names = chosen(variants)
+    config = check_inputs(load_config(config_path)).config
+    try:
+        path = measure(
+            config_path,
+            stacks=pick_stacks(stacks, stacks_file),
+            out=out,
+            on_progress=lambda line: _print(errors, line),
+            variants=names,
+            limits=Limits(stall_seconds=stall_seconds),
+            view=lambda: progress_view(errors, num_steps=config.num_steps),
+        )
+    except KeyboardInterrupt:
+        _print(errors, "stopped; what is finished is kept, and the same command goes on from there")
+        return 130
     _print(Console(), str(path))
+    return 0
 
 
 def compare(

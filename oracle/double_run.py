@@ -17,13 +17,11 @@ from oracle.errors import ConfigError, OracleError, TraceError
 from oracle.files import write_atomic
 from oracle.inputs import check_inputs
 from oracle.launch import run_legs
-from oracle.leg import Leg, LegEnd, Limits
+from oracle.leg import BAD_INPUT, Leg, LegEnd, Limits
 from oracle.progress import OnProgress
 from oracle.runs import Mode, Run, create_run, open_run, refuse_running
 from oracle.stacks import Stack, load_stacks, pick_stacks
 from oracle.trace import Trace, read_trace
-
-BAD_INPUT = 2  # exit code of a leg (S-26)
 
 
 @dataclass(frozen=True, kw_only=True)

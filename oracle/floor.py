@@ -21,6 +21,7 @@ import numpy.typing as npt
 
 from oracle.contract import Purpose
 from oracle.errors import ConfigError
+from oracle.files import write_atomic
 from oracle.tolerance import Floats
 
 VERSION = "1"
@@ -109,7 +110,7 @@ def write_floor(
     text = json.dumps(_finite(document), indent=1, sort_keys=True, allow_nan=False) + "\n"
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{name}-{hashlib.sha256(text.encode()).hexdigest()[:16]}.json"
-    path.write_text(text, "utf-8")
+    write_atomic(path, text.encode(), mode=0o644)
     return path
 
 

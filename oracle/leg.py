@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import secrets
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
 from oracle.stacks import Stack
+
+BAD_INPUT = 2  # exit code of a leg (S-26)
 
 # Everything else of the caller's environment stays behind: a variable that only one of two
 # machines sets is a difference that no trace shows.
@@ -50,6 +53,10 @@ class Leg:
         argv += ["--resume"] if self.resume else []
         return argv + ([] if self.trace else ["--no-trace"])
 
+    def resumed(self) -> Leg:
+        """Return the leg that goes on where this one was cut short (S-23)."""
+        return replace(self, resume=True)
+
 
 @dataclass(frozen=True, kw_only=True)
 class Limits:
@@ -77,6 +84,15 @@ class LegEnd:
 def new_nonce() -> str:
     """Return a text that no earlier trace can repeat."""
     return secrets.token_hex(16)
+
+
+def running_process(nonce: str) -> int | None:
+    """Return the id of a process that has this nonce on its command line, None without one."""
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        with contextlib.suppress(OSError):
+            if nonce.encode() in path.read_bytes():
+                return int(path.parent.name)
+    return None
 
 
 def environment(stack: Stack) -> dict[str, str]:

@@ -10,7 +10,7 @@ import copy
 import hashlib
 import json
 import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,28 +23,36 @@ from oracle.errors import DataError
 from oracle.safetensors_header import StoredTensor, read_header, read_values
 from oracle.tolerance import DTYPES
 
-VARIANTS = ("repeat", "threads", "attention", "weights")
+VARIANTS = ("repeat", "threads", "attention", "ulp")
 NAMES = {"float64": "F64", "float32": "F32"}
 
 
-def write_variants(config: RunConfig, folder: Path) -> Mapping[str, Path]:
-    """Write the config of the base run and of each variant; returns their paths by name."""
+def write_variants(
+    config: RunConfig, folder: Path, variants: Sequence[str] = VARIANTS
+) -> Mapping[str, Path]:
+    """Write the config of the base run and of each variant; returns their paths by name.
+
+    What is there already is written again with the same bytes, so a leg can be resumed on it.
+    """
     base = config.absolute_values()
-    base["snapshot"]["every_steps"] = 0
     threads, attention = base["runtime"]["threads"], base["model"]["attention"]
     moved = folder / "moved-weights"
-    move_weights(Path(base["model"]["checkpoint"]), moved, precision=config.precision)
+    if "ulp" in variants and not moved.exists():
+        half = folder / "half-moved-weights"  # a killed call leaves none that looks whole
+        shutil.rmtree(half, ignore_errors=True)
+        move_weights(Path(base["model"]["checkpoint"]), half, precision=config.precision)
+        half.rename(moved)
     changes: dict[str, dict[str, dict[str, Any]]] = {
         "base": {},
         "repeat": {},
         "threads": {"runtime": {"threads": 1 if threads > 1 else 2}},
         "attention": {"model": {"attention": "fused" if attention == "eager" else "eager"}},
-        "weights": {"model": {"checkpoint": str(moved)}},
+        "ulp": {"model": {"checkpoint": str(moved)}},
     }
     paths = {}
-    for name, change in changes.items():
+    for name in ("base", *variants):
         values = copy.deepcopy(base)
-        for table, entries in change.items():
+        for table, entries in changes[name].items():
             values[table] |= entries
         paths[name] = folder / f"{name}.toml"
         paths[name].write_text(tomli_w.dumps(values), "utf-8")

@@ -52,19 +52,20 @@ floor = click.option(
     help="Noise floor; auto takes the one that `oracle calibrate` stored, if it still holds.",
 )
 as_json = click.option("--json", "as_json", is_flag=True, help="Print the verdict as JSON.")
+stall_seconds = click.option(
+    "--stall-seconds",
+    type=click.FloatRange(min=0, min_open=True),
+    default=300.0,
+    show_default=True,
+    help="A leg that writes nothing for so long is stopped.",
+)
 running = together(
     stacks,
     stacks_file,
     out,
     click.option("--resume", metavar="RUN", help="Take up an interrupted run again."),
     tolerances,
-    click.option(
-        "--stall-seconds",
-        type=click.FloatRange(min=0, min_open=True),
-        default=300.0,
-        show_default=True,
-        help="A leg that writes nothing for so long is stopped.",
-    ),
+    stall_seconds,
     reveal,
     click.option("--no-report", is_flag=True, help="Write no report.html."),
     as_json,

@@ -66,15 +66,25 @@ def check(config: Path, stacks: str, stacks_file: Path) -> None:
 @option.stacks
 @option.stacks_file
 @option.out
-def calibrate(config: Path, stacks: str, stacks_file: Path, out: Path) -> None:
+@click.option(
+    "--variants",
+    default="base,repeat,threads,attention,ulp",
+    show_default=True,
+    help="What to run; fewer than all give a smaller floor, which is stricter.",
+)
+@option.stall_seconds
+def calibrate(config: Path, **options: Any) -> None:
     """Measure the noise floor of CONFIG: what each stack does to itself when rounding changes.
+
+    A calibration that was stopped goes on where it stood when the command is given again.
 
     \b
     oracle calibrate configs/runs/clinical-demo.toml
+    oracle calibrate configs/runs/clinical-epoch.toml --variants base,ulp
     """
     from oracle.commands import calibrate as command
 
-    command(config, stacks, stacks_file, out)
+    sys.exit(command(config, **options))
 
 
 @click.command()

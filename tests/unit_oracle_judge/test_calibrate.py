@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import stat
+import subprocess
 import sys
 import tomllib
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +18,15 @@ import pytest
 import tomli_w
 from safetensors.numpy import load_file, save_file
 
-from oracle.calibrate import calibrate
+from oracle.calibrate import calibrate, chosen
 from oracle.config import load_config
 from oracle.contract import ROOT
-from oracle.errors import LegError
+from oracle.errors import ConfigError, DataError, LegError, OracleError
 from oracle.floor import read_floor
+from oracle.leg import running_process
 from oracle.perturb import move_weights, write_variants
+from oracle.progress import OnProgress
+from oracle.scratch import scratch_folder
 from oracle.stacks import Stack
 
 FAKE = Path(__file__).with_name("fake_stack.py")
@@ -72,11 +80,11 @@ def test_a_floor_is_the_running_maximum_over_legs_and_variants(
     assert set(floor.provenance["legs"]) == {"torch", "jax"}
     assert floor.provenance["repeats_exactly"] == {"torch": True, "jax": True}
     worst = json.loads(path.read_text())["contributions"]["jax"]
-    by_variant = [worst[v]["steps.loss"] for v in ("repeat", "threads", "attention", "weights")]
+    by_variant = [worst[v]["steps.loss"] for v in ("repeat", "threads", "attention", "ulp")]
     assert by_variant == pytest.approx([0.0, 7e-15, 14e-15, 21e-15], abs=2.3e-16)
     assert lines[0] == "calibrate 1/5: base"
     assert not any("warning" in line for line in lines)
-    assert list((tmp_path / "runs").iterdir()) == [path.parent], "no trace is left behind"
+    assert list((tmp_path / "runs").rglob("*")) == [path.parent, path], "no trace is left behind"
 
 
 def test_a_repeat_that_is_not_bit_identical_is_said_aloud(config: Path, tmp_path: Path) -> None:
@@ -86,20 +94,163 @@ def test_a_repeat_that_is_not_bit_identical_is_said_aloud(config: Path, tmp_path
         stacks=[fake("torch", FAKE_DRIFTS="1")],
         out=tmp_path / "runs",
         on_progress=lines.append,
+        variants=("repeat",),
     )
     assert any("torch does not repeat bit for bit" in line for line in lines)
     assert read_floor(path).provenance["repeats_exactly"] == {"torch": False}
 
 
-def test_a_leg_that_fails_ends_the_calibration(config: Path, tmp_path: Path) -> None:
-    with pytest.raises(LegError, match="variant attention: torch"):
-        calibrate(
+@pytest.fixture
+def breakable(tmp_path: Path) -> Breakable:
+    """Two stacks whose variant `attention` fails while `broken` is there, and a log of starts."""
+    broken, log = tmp_path / "broken", tmp_path / "log"
+    env = {"FAKE_BROKEN": str(broken), "FAKE_LOG": str(log)}
+    return Breakable(broken, log, [fake("torch", **env), fake("jax", **env)], tmp_path / "runs")
+
+
+@dataclass(frozen=True)
+class Breakable:
+    broken: Path
+    log: Path
+    stacks: list[Stack]
+    out: Path
+
+    def calibrate(
+        self, config: Path, variants: tuple[str, ...] = ("attention",), **options: Any
+    ) -> Path:
+        return calibrate(
             config,
-            stacks=[fake("torch", FAKE_FAILS="fused")],
-            out=tmp_path / "runs",
+            stacks=self.stacks,
+            out=self.out,
             on_progress=lambda line: None,
+            variants=variants,
+            **options,
         )
-    assert not list((tmp_path / "runs").glob(".calibrate-*"))
+
+    def starts(self) -> set[str]:
+        return set(self.log.read_text().splitlines())
+
+    def scratch(self) -> list[Path]:
+        return list((self.out / "floors").glob(".calibrate-*"))
+
+
+def test_a_calibration_that_broke_off_goes_on_and_measures_the_same(
+    config: Path, breakable: Breakable
+) -> None:
+    variants = ("attention", "ulp")
+    whole = json.loads(breakable.calibrate(config, variants).read_text())
+    breakable.log.unlink()
+    breakable.broken.write_text("1")
+    with pytest.raises(LegError, match="variant attention: .* the same command goes on"):
+        breakable.calibrate(config, variants)
+    assert {"base torch", "base jax"} < breakable.starts()  # and the leg that failed
+    assert not any(start.startswith("ulp") for start in breakable.starts())
+    [folder] = breakable.scratch()
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+    breakable.broken.unlink()
+    breakable.log.unlink()
+    again = json.loads(breakable.calibrate(config, variants).read_text())
+    # The leg that failed goes on; the other was stopped for it, perhaps before its first file.
+    assert {start.removesuffix(" resumed") for start in breakable.starts()} == {
+        "attention torch", "attention jax", "ulp torch", "ulp jax",
+    }  # fmt: skip
+    assert any(start.endswith(" resumed") for start in breakable.starts())
+    for key in ("stacks", "contributions", "num_steps"):
+        assert again[key] == whole[key]
+    assert not breakable.scratch(), "nothing is left behind"
+
+
+def test_input_that_a_leg_refuses_leaves_nothing_to_go_on_from(
+    config: Path, breakable: Breakable
+) -> None:
+    breakable.broken.write_text("2")
+    with pytest.raises(DataError, match="variant attention"):
+        breakable.calibrate(config)
+    assert not breakable.scratch()
+
+
+def test_what_another_state_of_the_files_left_is_taken_away(
+    config: Path, breakable: Breakable, tmp_path: Path
+) -> None:
+    breakable.broken.write_text("1")
+    with pytest.raises(LegError):
+        breakable.calibrate(config)
+    [before] = breakable.scratch()
+    model = tmp_path / "checkpoint" / "config.json"
+    model.write_text(model.read_text() + "\n")
+    with pytest.raises(LegError):
+        breakable.calibrate(config)
+    [after] = breakable.scratch()
+    assert after != before
+
+
+def test_a_change_of_code_makes_another_folder(config: Path, tmp_path: Path) -> None:
+    package = tmp_path / "mine" / "trainer"
+    package.mkdir(parents=True)
+    (package / "train.py").write_text("pass")
+    stack = Stack(name="s", argv=("python", "-m", "mine.trainer"), env={}, root=tmp_path)
+    names = []
+    for _ in range(2):
+        with scratch_folder(load_config(config), [stack], tmp_path / "floors") as folder:
+            names.append(folder.name)
+        (package / "train.py").write_text("...")
+    assert names[0] != names[1]
+    assert names[0].rpartition("-")[0] == names[1].rpartition("-")[0]
+
+
+def test_two_calibrations_of_a_config_at_once_are_refused(
+    config: Path, breakable: Breakable
+) -> None:
+    with (
+        scratch_folder(load_config(config), breakable.stacks, breakable.out / "floors"),
+        pytest.raises(OracleError, match="is going on in"),
+    ):
+        breakable.calibrate(config)
+
+
+def test_a_leg_that_outlived_its_calibration_is_named(config: Path, breakable: Breakable) -> None:
+    breakable.broken.write_text("1")
+    with pytest.raises(LegError):
+        breakable.calibrate(config)
+    nonce = json.loads((breakable.scratch()[0] / "attention" / "nonces.json").read_text())["jax"]
+    waits = [sys.executable, "-c", "print(flush=True); input()", nonce]
+    with subprocess.Popen(waits, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as leg:
+        try:
+            assert leg.stdout is not None
+            leg.stdout.readline()
+            assert running_process(nonce) == leg.pid
+            with pytest.raises(LegError, match=f"leg jax .* still runs as process {leg.pid}"):
+                breakable.calibrate(config)
+        finally:
+            leg.kill()
+    assert running_process(nonce) is None
+
+
+def test_fewer_variants_are_run_named_and_measured(config: Path, breakable: Breakable) -> None:
+    seen: list[set[str]] = []
+
+    @contextlib.contextmanager
+    def view() -> Iterator[OnProgress]:
+        names: set[str] = set()
+        yield lambda states: names.update(state.name for state in states)
+        seen.append(names)
+
+    path = breakable.calibrate(config, variants=chosen("base,ulp"), view=view)
+    assert breakable.starts() == {"base torch", "base jax", "ulp torch", "ulp jax"}
+    assert seen == [{"torch", "jax"}] * 2
+    floor = read_floor(path)
+    assert floor.provenance["variants"] == ["ulp"]
+    assert floor.provenance["repeats_exactly"] == {}
+    steps = np.arange(8)
+    assert floor.at("steps.loss", steps) == pytest.approx(3e-15 * steps, abs=2.3e-16)
+
+
+def test_variants_are_named_in_any_order_and_unknown_ones_refused() -> None:
+    assert chosen("ulp, repeat") == ("repeat", "ulp")
+    with pytest.raises(ConfigError, match="unknown variant 'weights'; known are base, repeat"):
+        chosen("base,weights")
+    with pytest.raises(ConfigError, match="--variants base holds nothing against the base run"):
+        chosen("base")
 
 
 def test_variants_differ_from_the_base_in_one_field_each(config: Path, tmp_path: Path) -> None:
@@ -111,9 +262,11 @@ def test_variants_differ_from_the_base_in_one_field_each(config: Path, tmp_path:
     assert values["repeat"] == base
     assert differing(base, values["threads"]) == {("runtime", "threads"): 2}
     assert differing(base, values["attention"]) == {("model", "attention"): "fused"}
-    assert set(differing(base, values["weights"])) == {("model", "checkpoint")}
+    assert set(differing(base, values["ulp"])) == {("model", "checkpoint")}
     assert Path(base["data"]["template"]).is_absolute()
-    assert base["snapshot"]["every_steps"] == 0
+    before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    write_variants(load_config(config), folder)
+    assert {path: path.read_bytes() for path in before} == before, "a leg can be resumed on them"
 
 
 def differing(base: Any, other: Any) -> dict[tuple[str, str], Any]:

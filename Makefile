@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 TYPED := oracle stacks tests/reference faults benchmarks tools \
 	data/clinical data/smollm2 data/tokenizers data/checkpoints
 
-.PHONY: install browser demo check test bench clean
+.PHONY: install browser demo check test bench docs clean
 
 install: $(VENV)/.installed
 
@@ -50,5 +50,9 @@ bench: install
 	$(BIN)/python -m benchmarks.table
 	$(BIN)/python -m faults --write
 
+# The documentation, built into site/; it opens from the disk.
+docs: install
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+
 clean:
-	rm -rf runs build dist
+	rm -rf runs build dist site

@@ -27,7 +27,7 @@ from oracle.errors import ConfigError, OracleError
 from oracle.inputs import check_inputs
 from oracle.leg import Limits
 from oracle.live import progress_view
-from oracle.runs import Mode, find_run
+from oracle.runs import Mode, Run, find_run
 from oracle.stacks import load_stacks, pick_stacks
 from oracle.trace import read_trace
 from oracle.vectors import CaseResult, run_vectors, vector_files
@@ -63,7 +63,7 @@ def double_run(
         with progress_view(errors, num_steps=num_steps) as view:
             ends = execute(run, limits=Limits(stall_seconds=stall_seconds), on_progress=view)
     except KeyboardInterrupt:
-        _print(errors, f"stopped; both legs kept a snapshot. To go on: {resume_command(run)}")
+        _print(errors, f"stopped; {_left_behind(run)}. To go on: {resume_command(run)}")
         return 130
     judged = judge_run(run, ends, Judging(tolerances=tolerances, floor=floor))
     write_reports(judged, html=not no_report, reveal=reveal_text)
@@ -71,6 +71,16 @@ def double_run(
     if not no_report:
         _print(errors, f"report  {run.path / 'report.html'}")
     return judged.verdict.exit_code
+
+
+def _left_behind(run: Run) -> str:
+    """Say what an interrupted run can be taken up from."""
+    if run.manifest.mode == "render":
+        return "a rendering is short and starts anew"
+    kept = [leg for leg in run.manifest.legs if any(run.trace(leg).glob("snapshots/*.safetensors"))]
+    if len(kept) == len(run.manifest.legs):
+        return "both legs kept a snapshot"
+    return f"{kept[0]} kept a snapshot, the other leg starts anew" if kept else "no snapshot yet"
 
 
 def check(config_path: Path, stacks: str, stacks_file: Path) -> None:

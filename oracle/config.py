@@ -164,19 +164,24 @@ def _suggestion(key: str, table: str, known: list[str]) -> str:
     return f"; known are {', '.join(known)}"
 
 
-def _where(path: Path, text: str, dotted: str) -> str:
-    """Return `file:line` of a key, or the file when the key is not written on a line of its own."""
+def line_of(text: str, dotted: str) -> int | None:
+    """Return the 1-based line of a key or table of a config; None when it has none of its own."""
     current = ""
     for number, line in enumerate(text.splitlines(), start=1):
         if header := re.match(r"\s*\[\s*([A-Za-z0-9_.-]+)\s*\]", line):
             current = header[1]
             if current == dotted:
-                return f"{path}:{number}"
+                return number
         elif entry := re.match(r"\s*([A-Za-z0-9_.-]+)\s*=", line):
             full = f"{current}.{entry[1]}" if current else entry[1]
             if full == dotted or dotted.startswith(full + "."):
-                return f"{path}:{number}"
-    return str(path)
+                return number
+    return None
+
+
+def _where(path: Path, text: str, dotted: str) -> str:
+    line = line_of(text, dotted)
+    return str(path) if line is None else f"{path}:{line}"
 
 
 def _check_numbers(values: Mapping[str, Any], path: Path, text: str, table: str = "") -> None:

@@ -12,7 +12,7 @@ from typing import Any
 
 import click
 
-from oracle.cli import costing, gating, running
+from oracle.cli import costing, gating, reporting, running
 from oracle.errors import OracleError, one_line
 
 INTERRUPTED = 130
@@ -69,6 +69,7 @@ def main(debug: bool) -> None:
 for _command in (
     *(running.check, running.render, running.calibrate, running.run),
     *(running.show, running.compare, running.validate_trace, running.vectors, running.stacks),
-    *(gating.gate, gating.acknowledge, gating.floor_key, costing.impact),
+    *(gating.gate, gating.acknowledge, gating.floor_key),
+    *(costing.impact, reporting.report),
 ):
     main.add_command(_command)

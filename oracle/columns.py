@@ -61,10 +61,12 @@ class Column:
             text = "one of " + ", ".join(map(str, self.allowed))
         elif self.minimum is not None:
             text += f" of at least {self.minimum}"
-        elif self.pattern:
-            text += f" matching {self.pattern}"
         elif self.max_length:
             text = f"text of {self.min_length} to {self.max_length} characters"
+            # The one pattern that a text of bounded length has: that of an id (S-02).
+            text += ", none of them a control character" if self.pattern else ""
+        elif self.pattern:
+            text += f" matching {self.pattern}"
         elif self.min_length:
             text = "non-empty text"
         if self.is_list:

@@ -53,6 +53,7 @@ def _refuse_constant(name: str) -> float:
     raise ValueError(f"{name} is not JSON; write it as the string {name!r}")
 
 
+_ESCAPED_SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
 _DECODER = json.JSONDecoder(parse_constant=_refuse_constant)
 
 
@@ -64,6 +65,18 @@ def loads(text: str | bytes) -> Any:
         raise ValueError("nested too deep") from None
 
 
+def loads_text(content: bytes) -> Any:
+    """Parse JSON whose strings are Unicode text; half of a surrogate pair raises ValueError too."""
+    value = loads(content)
+    # Only an escape can make one, so most documents need no search of their strings.
+    if _ESCAPED_SURROGATE.search(content) is not None:
+        try:
+            json.dumps(value, ensure_ascii=False).encode()
+        except UnicodeEncodeError:
+            raise json.JSONDecodeError("half of a surrogate pair", "", 0) from None
+    return value
+
+
 def as_float(value: Any) -> float:
     """Return a number of a trace; what is not finite is written as a string there (S-24)."""
     if isinstance(value, str):
@@ -73,7 +86,12 @@ def as_float(value: Any) -> float:
 
 def matches(pattern: str, text: str) -> bool:
     """Whether a text has a schema's pattern. `$` is the end: Python's own also passes before LF."""
-    return re.search(re.sub(r"\$$", r"\\Z", pattern), text) is not None
+    return _compiled(pattern).search(text) is not None
+
+
+@functools.cache
+def _compiled(pattern: str) -> re.Pattern[str]:
+    return re.compile(re.sub(r"\$$", r"\\Z", pattern))
 
 
 def _pattern(

@@ -84,7 +84,8 @@ class _PlainView:
             part = max(1, self.num_steps // LINES_A_RUN)
             self.next_step = (slowest // part + 1) * part
             legs = [f"{s.name} {step_words(s, self.num_steps)} loss {s.loss:.6f}" for s in states]
-            left = max((left_words(s, self.num_steps) for s in states), key=len)
+            slower = max(states, key=lambda state: _seconds_left(state, self.num_steps) or 0.0)
+            left = left_words(slower, self.num_steps)
             self._print(" · ".join([*legs, gap_words(states), *([f"{left} left"] if left else [])]))
 
     def _print(self, line: str) -> None:
@@ -100,9 +101,14 @@ def step_words(state: LegState, num_steps: int | None) -> str:
 
 def left_words(state: LegState, num_steps: int | None) -> str:
     """Return the time that a leg still needs at its rate so far."""
+    seconds = _seconds_left(state, num_steps)
+    return "" if seconds is None else duration(seconds)
+
+
+def _seconds_left(state: LegState, num_steps: int | None) -> float | None:
     if num_steps is None or state.step is None or not state.steps_per_second:
-        return ""
-    return duration((num_steps - state.step - 1) / state.steps_per_second)
+        return None
+    return (num_steps - state.step - 1) / state.steps_per_second
 
 
 def gap_words(states: States) -> str:

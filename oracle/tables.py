@@ -14,7 +14,7 @@ from typing import Any
 import polars as pl
 
 from oracle.columns import Definition, columns, dtypes, misfit
-from oracle.document import loads
+from oracle.document import loads_text
 from oracle.errors import TraceError
 
 CHUNK_ROWS = 4096
@@ -40,7 +40,7 @@ def read_jsonl(path: Path, definition: Definition) -> pl.DataFrame:
     rows: list[dict[str, Any]] = []
     for number, line in _lines(path):
         try:
-            row = loads(line)
+            row = loads_text(line)
         except ValueError as error:
             reason = getattr(error, "msg", None) or "not valid JSON"
             raise TraceError(f"{path}:{number}: the line is not JSON ({reason}).") from None

@@ -18,7 +18,7 @@ import polars as pl
 
 from oracle.columns import dtypes
 from oracle.contract import CONTRACT_VERSION
-from oracle.document import loads, violation
+from oracle.document import loads_text, violation
 from oracle.errors import TraceError
 from oracle.tables import read_jsonl, read_table
 
@@ -72,7 +72,7 @@ def read_trace(path: Path, *, nonce: str | None = None, config_sha256: str | Non
 def read_document(path: Path, definition: Literal["header", "done", "error"]) -> dict[str, Any]:
     """Read one JSON document of a trace and hold it against its schema; raises TraceError."""
     try:
-        document = loads(path.read_bytes())
+        document = loads_text(path.read_bytes())
     except ValueError:
         raise TraceError(f"{path} is not JSON; it was cut or written by hand.") from None
     except OSError as error:
@@ -102,7 +102,7 @@ def _read_done(path: Path) -> dict[str, Any]:
 
 def _read_header(path: Path, *, nonce: str | None, config_sha256: str | None) -> dict[str, Any]:
     try:
-        raw = loads((path / "header.json").read_bytes())
+        raw = loads_text((path / "header.json").read_bytes())
     except (OSError, ValueError):
         raw = None  # read_document below says what is wrong
     # Versions first: a trace of another contract may break the schema in many places.

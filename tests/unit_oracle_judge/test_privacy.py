@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import io
+import json
 import re
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
+from oracle.report.html import render
 from oracle.report.json import dumps
+from oracle.report.text import print_verdict
 from oracle.verdict import judge
 
 from .conftest import pair
@@ -85,3 +90,32 @@ def test_control_tokens_are_named(tmp_path: Path) -> None:
     assert verdict.first is not None
     assert "<|im_start|> at 0" in verdict.first.a
     assert "<|im_end|> at 0" in verdict.first.b
+
+
+def test_an_id_is_a_label_of_any_content_and_breaks_no_report(tmp_path: Path) -> None:
+    # Everything that S-02 lets an id hold: markup, C1 controls, line separators, direction marks.
+    label = "</script><img src=x onerror=alert(1)>`[red]\u009b31m\u2028\u202e".ljust(256, "x")
+    legs = pair()
+    for made in legs:
+        old = made["tokens"][0]["id"]
+        made["tokens"][0]["id"] = label
+        for step in made["steps"]:
+            step["examples"] = [label if id == old else id for id in step["examples"]]
+    legs[1]["tokens"][0]["mask"][0] ^= 1
+    traces = [read(tmp_path / name, made) for name, made in zip(NAMES, legs, strict=True)]
+    verdict = judge(
+        *traces, purpose="cross", names=NAMES, tolerances=None, floor=None, run="demo-83fe"
+    )
+    assert verdict.first is not None
+    assert (verdict.first.phase, verdict.first.example) == ("mask", label)
+    document = dumps(verdict)
+    assert json.loads(document)["first"]["example"] == label
+    assert document.isascii()
+    assert not re.search(r"[\x00-\x09\x0b-\x1f\x7f]", document)
+    out = io.StringIO()
+    print_verdict(verdict, Console(file=out, force_terminal=True))
+    page = render(verdict, *traces, reveal=False)
+    for shown in (out.getvalue(), page):
+        assert not re.search("[\x80-\x9f\u2028\u2029\u202a-\u202e]", shown)
+    assert "[red]\\x9b31m\\u2028\\u202e" in out.getvalue()
+    assert "<img" not in page

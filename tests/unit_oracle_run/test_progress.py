@@ -142,6 +142,13 @@ def test_a_log_gets_about_ten_lines_of_a_long_run() -> None:
     )
 
 
+def test_the_time_left_is_that_of_the_slower_leg() -> None:
+    out = io.StringIO()
+    with progress_view(Console(file=out, width=200), num_steps=10) as view:
+        view((state("a", {9: 2.0}, 1.0), state("b", {1: 1.0}, 1.0)))
+    assert out.getvalue().splitlines()[-1].endswith("· 8 s left")
+
+
 def test_a_terminal_gets_a_table_that_leaves_nothing_behind() -> None:
     out = io.StringIO()
     console = Console(file=out, force_terminal=True, width=100)

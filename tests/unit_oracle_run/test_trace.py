@@ -204,6 +204,7 @@ def test_a_bare_nan_is_not_json(trace: Path) -> None:
         ({"grad_norm": None}, "has grad_norm as null that is not a number"),
         ({"extra": 1}, "has unknown 'extra'"),
         ({"examples": ["x" * 257]}, "each text of 1 to 256 characters"),
+        ({"examples": ["a\x1b[2J"]}, "256 characters, none of them a control character"),
         ({"batch_sha256": "0" * 64 + "\n"}, "has batch_sha256 as text that is not text matching"),
     ],
 )
@@ -261,6 +262,9 @@ def test_messages_hold_neither_text_nor_ids(
         (pl.lit("test").alias("split"), "split that is not one of train, eval, edge"),
         (pl.lit("").alias("id"), "id that is not text of 1 to 256 characters"),
         (pl.lit("x" * 257).alias("id"), "id that is not text of 1 to 256 characters"),
+        (pl.lit("a\nb").alias("id"), "characters, none of them a control character"),
+        (pl.lit("a\x00").alias("id"), "characters, none of them a control character"),
+        (pl.lit("b\n").alias("id"), "characters, none of them a control character"),
         ((pl.col("index") - 1).alias("index"), "index that is not an integer of at least 0"),
         (pl.col("ids").list.concat(pl.lit(None, pl.Int32)).alias("ids"), "ids that is not a list"),
     ],
@@ -431,3 +435,14 @@ def test_a_footer_that_is_cut_is_no_footer(trace: Path) -> None:
 
 def test_a_file_is_not_a_trace(tiny: TinyRun) -> None:
     assert "is not a directory" in refusal(tiny.config)
+
+
+@pytest.mark.parametrize(("name", "field"), [("steps.jsonl", "examples"), ("tokens", "text")])
+def test_half_of_a_surrogate_pair_is_no_text(trace: Path, name: str, field: str) -> None:
+    path = trace / name if name.endswith(".jsonl") else next((trace / name).glob("*.jsonl"))
+    half = "\ud800" + SECRET
+    edit(path, lambda row: row.update({field: [half] if field == "examples" else half}), 1)
+    sentence = refusal(trace)
+    assert f"{path.name}" in sentence
+    assert "surrogate" in sentence
+    assert SECRET not in sentence

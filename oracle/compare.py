@@ -53,14 +53,23 @@ def compare(
     tolerances: Tolerances,
     floor: Floor | None,
     exact: bool,
+    control: bool = False,
 ) -> Comparison:
-    """Compare two traces; with `exact` the numeric phases allow no difference at all."""
+    """Compare two traces; with `exact` the numeric phases allow no difference at all.
+
+    `control`: a stack against itself under another config. What that changes and means the same,
+    files that hold the same data and micro-batches of the same rows, is no difference then.
+    """
     examples, steps = align_examples(a, b), align_steps(a, b)
-    echo, facts = compare_echo(a.header["facts"], b.header["facts"])
+    echo, facts = compare_echo(a.header["facts"], b.header["facts"], control=control)
     order, order_parted = compare_order(a, b, steps, examples, names=names, parted_facts=facts)
     rendered = compare_examples(a, b, examples, names=names, parted_facts=facts)
     batch, roots = compare_batch(
-        steps, order_parted=order_parted, examples_parted=rendered.parted, parted_facts=facts
+        steps,
+        order_parted=order_parted,
+        examples_parted=rendered.parted,
+        parted_facts=facts,
+        control=control,
     )
     outcomes = [echo, order, *rendered.outcomes, batch]
     channels: list[Judged] = []

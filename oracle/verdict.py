@@ -84,7 +84,10 @@ def judge(
             reasons=[str(error)], names=names, purpose=purpose, run=run, traces=(a, b)
         )
     exact = purpose == "self" and floor is None
-    found = compare(a, b, names=names, tolerances=rules, floor=measured, exact=exact)
+    control = purpose == "self" and a.header["config_sha256"] != b.header["config_sha256"]
+    found = compare(
+        a, b, names=names, tolerances=rules, floor=measured, exact=exact, control=control
+    )
     reasons = list(ailments(a, b, purpose=purpose, names=names, tolerances=rules))
     reasons += [*found.reasons, *(refused if measured is None else ())]
     warnings = [*_typed(a, names[0]), *(refused if measured is not None else ())]

@@ -63,11 +63,13 @@ def calibrate(
     fails. `on_progress` gets a line when a variant begins and ends.
     """
     config = load_config(config_path)
-    guard = load_tolerances(default_file(config.precision)).guard
+    rules = load_tolerances(default_file(config.precision))
+    if not rules.trajectory:
+        on_progress(f"the floor of a {config.precision} run is for step 0 alone: {rules.file}")
     floors = out / "floors"
     with scratch_folder(config, stacks, floors) as scratch:
         noise = _measure(
-            config, stacks, scratch, guard, variants, on_progress, limits=limits, view=view
+            config, stacks, scratch, rules.guard, variants, on_progress, limits=limits, view=view
         )
         path = write_floor(
             floors,
@@ -76,7 +78,7 @@ def calibrate(
                 "config_sha256": config.sha256,
                 "config_name": config.name,
                 "precision": config.precision,
-                "guard": guard,
+                "guard": rules.guard,
                 "variants": list(variants),
                 "repeats_exactly": {
                     stack: found.repeats_exactly

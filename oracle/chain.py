@@ -3,8 +3,11 @@
 Every numeric value of step t depends on all values of the steps before and on the earlier phases of
 t. So the cells are walked by (step, phase). The walk ends at the first place that is broken (a
 divergence) or that an exact phase or a fact has spoilt (a cause); what is broken after it is a
-consequence, what is not is not judged. Two phases stand beside the chain: `lr` depends on nothing
-(S-17), and spoils the updates when it parts; `eval` depends on the evaluation split too.
+consequence, what is not is not judged. It ends as well where values are finite in neither leg: what
+follows has no meaning in real arithmetic, and two correct stacks may part there (one has nan where
+the other has a number again), so it is neither a divergence nor a consequence. Two phases stand
+beside the chain: `lr` depends on nothing (S-17), and spoils the updates when it parts; `eval`
+depends on the evaluation split too.
 """
 
 from __future__ import annotations
@@ -50,8 +53,10 @@ def walk(
     cause = min(spoilt, default=NOWHERE)
     chain = [c for c in channels if c.cells.phase not in ("lr", "eval")]
     first = min((c.first_broken() for c in chain), default=NOWHERE)
-    at_first = first if first < cause else None
-    end = min(first, cause)
+    void = min((c.first_void() for c in chain), default=NOWHERE)
+    at_first = first if first < cause and first <= void else None
+    end = min(first, cause, void)
+    last = end if end in (at_first, void) and end < cause else None  # itself still judged
     because = next((p.name for p in phases() if at_first and p.rank == first[1]), spoilt.get(end))
     outcomes: list[Outcome] = []
     gaps: list[Gap] = []
@@ -65,7 +70,7 @@ def walk(
             why = causes.get(stop)
         elif entry.name == "eval" and eval_cause is not None:
             stop, why = (-1.0, 0), eval_cause
-        found, missed = _of_phase(entry, mine, stop, why, at_first, context)
+        found, missed = _of_phase(entry, mine, stop, why, last, context)
         outcomes.append(found)
         gaps += missed
     return outcomes, _sentences(gaps)
@@ -76,7 +81,7 @@ def _of_phase(
     channels: Sequence[Judged],
     stop: Place,
     because: str | None,
-    first: Place | None,
+    last: Place | None,
     context: Context,
 ) -> tuple[Outcome, list[Gap]]:
     divergences: list[Divergence] = []
@@ -88,7 +93,7 @@ def _of_phase(
     for channel in channels:
         steps = channel.cells.steps
         before = (steps < stop[0]) | ((steps == stop[0]) & (entry.rank < stop[1]))
-        if first == stop and entry.rank == stop[1]:
+        if last == stop and entry.rank == stop[1]:
             before |= steps == stop[0]
         judged = before & ~channel.unjudged & ~channel.cells.void
         keys = _keys(entry, channel.cells)
@@ -107,15 +112,22 @@ def _of_phase(
                 phase=entry.name, first_step=min(followers), num=len(followers), because=because
             )
         )
-    after = None
-    if num_after and because is not None:
-        at = "" if stop[0] < 0 else f", which parts at step {stop[0]:.0f}"
-        after = f"{num_after} values follow from {because}{at}"
+    after = _after(num_after, stop, because)
     result = _result(entry, channels, compared, bad, divergences, consequences, gaps, after)
     return (
         Outcome(result=result, divergences=tuple(divergences), consequences=tuple(consequences)),
         gaps,
     )
+
+
+def _after(num_after: int, stop: Place, because: str | None) -> str | None:
+    """Say what the values after the end of the walk follow from."""
+    if not num_after:
+        return None
+    if because is None:
+        return f"{num_after} values follow from what is finite in neither leg at step {stop[0]:.0f}"
+    at = "" if stop[0] < 0 else f", which parts at step {stop[0]:.0f}"
+    return f"{num_after} values follow from {because}{at}"
 
 
 def _result(
@@ -178,7 +190,11 @@ def _unjudged(channel: Judged, before: Flags) -> list[Gap]:
     field, steps = channel.cells.field, channel.cells.steps
     found = []
     for which, because in (
-        (channel.cells.void, "values are not finite in both legs, and that is no agreement"),
+        (
+            channel.cells.void,
+            "values are not finite in both legs, and that is no agreement; what follows from them "
+            "means nothing",
+        ),
         (channel.unjudged, channel.unjudged_because),
     ):
         cells = np.flatnonzero(before & which)

@@ -54,9 +54,11 @@ def compare(
     floor: Floor | None,
     exact: bool,
     control: bool = False,
+    floor_helps: bool = True,
 ) -> Comparison:
     """Compare two traces; with `exact` the numeric phases allow no difference at all.
 
+    `floor_helps`: whether a missing floor is all that may keep this pair from being judged.
     `control`: a stack against itself under another config. What that changes and means the same,
     files that hold the same data and micro-batches of the same rows, is no difference then.
     """
@@ -77,7 +79,7 @@ def compare(
     if a.header["mode"] == "train":
         weights = compare_weights(a, b, names=names, parted_facts=facts)
         outcomes.append(weights)
-        channels = list(_channels(a, b, steps, tolerances, floor, exact))
+        channels = list(_channels(a, b, steps, tolerances, floor, exact, floor_helps))
         found, reasons = walk(
             channels,
             causes=_causes(facts, roots, weights),
@@ -115,8 +117,10 @@ def _channels(
     tolerances: Tolerances,
     floor: Floor | None,
     exact: bool,
+    floor_helps: bool,
 ) -> Iterator[Judged]:
     found = [*scalar_cells(steps), *tensor_cells(a, b, guard=tolerances.guard)]
+    floor_helps &= not any(entry.void.any() for entry in found)
     order = {field: place for place, field in enumerate(f for p in phases() for f in p.fields)}
     for entry in sorted(found, key=lambda cells: order[cells.field]):
         ruled = entry.field in tolerances.rules
@@ -128,17 +132,18 @@ def _channels(
                 if exact or not ruled
                 else tolerances.text(entry.field)
             ),
-            unjudged_because=_why(tolerances, floor, ruled),
+            unjudged_because=_why(tolerances, floor, ruled, floor_helps),
         )
 
 
-def _why(tolerances: Tolerances, floor: Floor | None, ruled: bool) -> str:
+def _why(tolerances: Tolerances, floor: Floor | None, ruled: bool, floor_helps: bool) -> str:
     if not ruled:
         return f"{tolerances.file} has no rule for it"
     if not tolerances.trajectory:
         return tolerances.trajectory_reason
     if floor is None:
-        return "no noise floor of this run; measure it with `oracle calibrate CONFIG`"
+        advice = "; measure it with `oracle calibrate CONFIG`" if floor_helps else ""
+        return f"no noise floor of this run{advice}"
     return f"the noise floor reaches the cap of {tolerances.file}"
 
 

@@ -80,7 +80,10 @@ def cells(
 ) -> Cells:
     """Return cells; what is not finite on one side or on both is set apart."""
     finite = np.isfinite(a) & np.isfinite(b)
-    void = ~np.isfinite(a) & ~np.isfinite(b) & ((a == b) | (np.isnan(a) & np.isnan(b)))
+    # Infinite in one and nan in the other is one overflow, met by two orders of arithmetic.
+    void = ~np.isfinite(a) & ~np.isfinite(b)
+    if absent is not None:
+        void &= absent[0] == absent[1]
     absolute = np.where(finite, distance, math.nan)
     whole = finite & (scale > 0) & np.isfinite(scale)
     relative = np.where(finite & (absolute == 0), 0.0, math.nan)

@@ -50,6 +50,11 @@ class Judged:
         steps = self.cells.steps[self.broken]
         return (float(steps[0]), self.rank) if len(steps) else NOWHERE
 
+    def first_void(self) -> Place:
+        """Return the place of the first cell that is finite in neither leg."""
+        steps = self.cells.steps[self.cells.void]
+        return (float(steps[0]), self.rank) if len(steps) else NOWHERE
+
 
 @dataclass(frozen=True, kw_only=True)
 class Context:

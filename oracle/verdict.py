@@ -85,11 +85,18 @@ def judge(
         )
     exact = purpose == "self" and floor is None
     control = purpose == "self" and a.header["config_sha256"] != b.header["config_sha256"]
+    ill = list(ailments(a, b, purpose=purpose, names=names, tolerances=rules))
     found = compare(
-        a, b, names=names, tolerances=rules, floor=measured, exact=exact, control=control
+        a,
+        b,
+        names=names,
+        tolerances=rules,
+        floor=measured,
+        exact=exact,
+        control=control,
+        floor_helps=not ill,
     )
-    reasons = list(ailments(a, b, purpose=purpose, names=names, tolerances=rules))
-    reasons += [*found.reasons, *(refused if measured is None else ())]
+    reasons = [*ill, *found.reasons, *(refused if measured is None else ())]
     warnings = [*_typed(a, names[0]), *(refused if measured is not None else ())]
     # A leg of a run owes its checkpoint; a trace that was copied may have left it behind.
     (warnings if run is None else reasons).extend(_without_checkpoint(a, b, names))

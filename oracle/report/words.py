@@ -102,7 +102,7 @@ def remedy(verdict: Verdict) -> str:
     if verdict.verdict == "ERROR":
         logs = f"; the legs' logs are in runs/{run}/logs" if verdict.run else ""
         return f"mend what the sentence names and run again{logs}"
-    if verdict.floor is None and verdict.mode == "train":
+    if any("`oracle calibrate CONFIG`" in reason for reason in verdict.reasons):
         return "oracle calibrate CONFIG measures the noise floor that the numeric phases need"
     return f"oracle show {run} lists what was compared; no gate passes on this verdict"
 

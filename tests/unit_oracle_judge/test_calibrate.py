@@ -245,6 +245,23 @@ def test_fewer_variants_are_run_named_and_measured(config: Path, breakable: Brea
     assert floor.at("steps.loss", steps) == pytest.approx(3e-15 * steps, abs=2.3e-16)
 
 
+def test_calibrating_float32_says_that_its_floor_is_for_one_step(
+    config: Path, breakable: Breakable
+) -> None:
+    values = tomllib.loads(config.read_text())
+    values["train"]["precision"] = "float32"
+    config.write_text(tomli_w.dumps(values))
+    lines: list[str] = []
+    calibrate(
+        config,
+        stacks=breakable.stacks[:1],
+        out=breakable.out,
+        on_progress=lines.append,
+        variants=("repeat",),
+    )
+    assert lines[0].startswith("the floor of a float32 run is for step 0 alone")
+
+
 def test_variants_are_named_in_any_order_and_unknown_ones_refused() -> None:
     assert chosen("ulp, repeat") == ("repeat", "ulp")
     with pytest.raises(ConfigError, match="unknown variant 'weights'; known are base, repeat"):

@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+from oracle.contract import Verdict
 from oracle.errors import ConfigError
 from oracle.floor import Floor, choose_floor, find_floor, read_floor, rising, write_floor
+from oracle.report.words import remedy
 from oracle.tolerance import Rule, allowed, default_file, load_tolerances, ulp
+
+from .conftest import Judge, pair
+from .synthetic import Documents
 
 LEG: dict[str, Any] = {
     "code_sha256": "a" * 64,
@@ -255,3 +261,45 @@ def test_auto_says_why_a_stored_floor_does_not_hold(tmp_path: Path) -> None:
     path, why = choose_floor("auto", tmp_path, [header_of("torch")] * 2, purpose="cross")
     assert path is None
     assert "python of torch was 3.10.0" in (why or "")
+
+
+ADVICE = "oracle calibrate CONFIG"
+
+
+def advised(verdict: Verdict) -> bool:
+    told = [*verdict.reasons, *verdict.warnings, *(phase.reason or "" for phase in verdict.phases)]
+    return any(ADVICE in text for text in told) or ADVICE in remedy(verdict)
+
+
+def test_calibration_is_advised_where_a_floor_is_all_that_lacks(judged: Judge) -> None:
+    verdict = judged(*pair(), floor=None)
+    assert verdict.verdict == "INCONCLUSIVE"
+    assert advised(verdict)
+
+
+def kill(made: Documents) -> None:
+    for step in made["steps"]:
+        step["grad_norm"] = 0.0
+
+
+def overflow(made: Documents) -> None:
+    made["steps"][4]["loss"] = math.nan
+
+
+@pytest.mark.parametrize("harm", [kill, overflow])
+def test_calibration_is_not_advised_where_no_floor_can_help(
+    judged: Judge, harm: Callable[[Documents], None]
+) -> None:
+    legs = pair()
+    for made in legs:
+        harm(made)
+    verdict = judged(*legs, floor=None)
+    assert verdict.verdict == "INCONCLUSIVE"
+    assert any("no noise floor of this run" in reason for reason in verdict.reasons)
+    assert not advised(verdict)
+
+
+def test_calibration_is_not_advised_in_float32(judged: Judge) -> None:
+    verdict = judged(*pair(precision="float32"), floor=None)
+    assert verdict.verdict == "INCONCLUSIVE"
+    assert not advised(verdict)

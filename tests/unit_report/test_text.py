@@ -81,9 +81,14 @@ def test_what_is_not_judged_says_why_and_what_to_do(name):
     assert "  torch   was killed by SIGKILL.\n" in text
     assert "  why     reason 0\n" in text
     assert "  why     5 more in the JSON verdict\n" in text
-    wanted = "mend what" if name == "ERROR" else "oracle calibrate CONFIG"
-    assert f"  do      {wanted}" in text
+    assert f"  do      {'mend what' if name == 'ERROR' else 'oracle show'}" in text
     assert len(text.splitlines()) <= 24
+
+
+def test_a_floor_is_advised_where_a_reason_asks_for_one():
+    reasons = ("no noise floor of this run; measure it with `oracle calibrate CONFIG`",)
+    text = printed(replace(agree().verdict, verdict="INCONCLUSIVE", reasons=reasons))
+    assert "  do      oracle calibrate CONFIG" in text
 
 
 def test_control_characters_and_markup_of_an_id_are_shown_and_not_obeyed():

@@ -5,6 +5,7 @@ A file that is gone or has changed since the verdict draws no band, and the page
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,7 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from oracle.align import align_steps
-from oracle.compare_numbers import limits, scalar_cells
+from oracle.compare_numbers import Cells, limits, scalar_cells
 from oracle.contract import ROOT, Verdict
 from oracle.errors import OracleError
 from oracle.floor import Floor, holding, leg_provenance, read_floor
@@ -24,11 +25,31 @@ COLUMNS = ("loss", "grad_norm", "lr", "clip_factor", "param_norm")
 
 
 @dataclass(frozen=True, kw_only=True)
+class Closest:
+    """The judged value that comes nearest to its limit, `share` of it (0 where all are equal)."""
+
+    phase: str
+    field: str
+    step: int
+    share: float
+
+    @property
+    def words(self) -> str:
+        """`34 × under`, rounded down; `all equal`."""
+        if self.share == 0:
+            return "all equal"
+        room = 1 / self.share
+        digits = 0 if room >= 10 else 1
+        return f"{math.floor(room * 10**digits) / 10**digits:,.{digits}f} × under"
+
+
+@dataclass(frozen=True, kw_only=True)
 class Bands:
     """Allowed relative difference (N,) by column of `steps`, nan where nothing is judged."""
 
     curves: Mapping[str, Array]
     note: str | None
+    closest: Closest | None = None
 
 
 def bands(verdict: Verdict, a: Trace, b: Trace) -> Bands:
@@ -44,6 +65,7 @@ def bands(verdict: Verdict, a: Trace, b: Trace) -> Bands:
     frame = align_steps(a, b)
     exact = verdict.purpose == "self" and floor is None
     curves = {}
+    near: list[Closest] = []
     for found in scalar_cells(frame):
         column = found.field.partition(".")[2]
         if column in COLUMNS:
@@ -51,7 +73,27 @@ def bands(verdict: Verdict, a: Trace, b: Trace) -> Bands:
             places = np.searchsorted(frame["step"].to_numpy(), found.steps)
             band[places] = limits(found, tolerances, floor, exact=exact)
             curves[column] = band
-    return Bands(curves=curves, note=None)
+            near += _closest(found, band[places])
+    return Bands(
+        curves=curves, note=None, closest=max(near, key=lambda one: one.share, default=None)
+    )
+
+
+def _closest(found: Cells, allowed: Array) -> list[Closest]:
+    """The cell of one field that is nearest to its limit, if any is judged."""
+    judged = np.flatnonzero(np.isfinite(found.relative) & (allowed > 0))
+    if not len(judged):
+        return []
+    shares = found.relative[judged] / allowed[judged]
+    place = int(np.argmax(shares))
+    return [
+        Closest(
+            phase=found.phase,
+            field=found.field.partition(".")[2],
+            step=int(found.steps[judged[place]]),
+            share=float(shares[place]),
+        )
+    ]
 
 
 def _tolerances(verdict: Verdict) -> Tolerances:

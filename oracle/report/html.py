@@ -11,6 +11,7 @@ import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -22,14 +23,26 @@ from oracle.align import example_rows
 from oracle.contract import Divergence, Verdict, phases
 from oracle.report import words
 from oracle.report.bands import Bands, bands
+from oracle.report.clause import titled
+from oracle.report.data import page_data
 from oracle.report.facts import echo_rows, flat_texts, provenance_rows
 from oracle.report.json import encode
-from oracle.report.series import CURVES, NUMBERS, SPARSE, packed, paired, scales, sparse
+from oracle.report.series import paired
 from oracle.report.tokens import Example, Names, example
 from oracle.trace import Trace
 
-HERE = Path(__file__).parent
-SCRIPTS = ("series.js", "chart.js", "page.js")
+PAGE = Path(__file__).parent / "page"
+SCRIPTS = (
+    *("series.js", "axis.js", "chart.js", "map.js"),
+    *("table.js", "view.js", "gestures.js", "page.js"),
+)
+GLYPHS = {
+    "agree": "✓",
+    "diverged": "✕",
+    "consequence": "↳",
+    "not_judged": "?",
+    "not_compared": "–",
+}
 EXAMPLE_PHASES = ("text", "ids", "mask")
 MAX_EXAMPLES = 8
 
@@ -44,42 +57,79 @@ class ShownExample:
 
 def render(verdict: Verdict, a: Trace | None, b: Trace | None, *, reveal: bool) -> str:
     """Return the page of `verdict`; traces give curves, tokens and facts, when they are there."""
+    template = environment().get_template("verdict.html.jinja")
+    return template.render(context(verdict, a, b, reveal=reveal))
+
+
+def context(
+    verdict: Verdict, a: Trace | None, b: Trace | None, *, reveal: bool, base: str = ""
+) -> dict[str, Any]:
+    """Return what `verdict.html.jinja` shows; `base` is the address of the page, if it has one.
+
+    A template that extends it gives the same to `environment`'s loader and fills the block `nav`.
+    """
     traces = None if a is None or b is None else (a, b)
-    style = (HERE / "page.css").read_text("utf-8")
-    script = "\n".join((HERE / name).read_text("utf-8") for name in SCRIPTS)
+    style = (PAGE / "page.css").read_text("utf-8")
+    script = "\n".join((PAGE / name).read_text("utf-8") for name in SCRIPTS)
+    series = paired(*traces) if traces and any(t.steps.height for t in traces) else None
     band = bands(verdict, *traces) if traces else Bands(curves={}, note=None)
-    return _template().render(
-        verdict=verdict,
-        phases=phases(),
-        results={result.phase: result for result in verdict.phases},
-        echo=echo_rows(*traces) if traces else [],
-        provenance=provenance_rows(verdict, a, b),
-        floor=flat_texts(verdict.floor["provenance"]) if verdict.floor else {},
-        examples=_examples(verdict, *traces, reveal=reveal) if traces else [],
-        has_steps=traces is not None and any(t.steps.height for t in traces),
-        band_note=band.note,
-        reveal=reveal,
-        words=words,
-        style=Markup(style),
-        script=Markup(script),
-        policy=_policy(style, script),
-        data=_script_safe(_data(verdict, traces, band)),
-    )
+    return {
+        "verdict": verdict,
+        "first": verdict.first,
+        "names": [words.visible(leg.name) for leg in verdict.legs],
+        "phases": phases(),
+        "results": {result.phase: result for result in verdict.phases},
+        "closest": band.closest,
+        "echo": echo_rows(*traces) if traces else [],
+        "provenance": provenance_rows(verdict, a, b),
+        "floor": flat_texts(verdict.floor["provenance"]) if verdict.floor else {},
+        "examples": _examples(verdict, *traces, reveal=reveal) if traces else [],
+        "has_steps": series is not None,
+        "band_note": band.note,
+        "reveal": reveal,
+        "words": words,
+        "glyphs": GLYPHS,
+        "base": base,
+        "style": Markup(style),
+        "script": Markup(script),
+        "policy": _policy(style, script),
+        "data": _script_safe(page_data(verdict, traces, series, band)),
+    }
 
 
 @cache
-def _template() -> jinja2.Template:
-    environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(HERE),
+def environment() -> jinja2.Environment:
+    """Return the environment that the page's templates need: strict, everything escaped."""
+    made = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(PAGE),
         autoescape=True,
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters["visible"] = words.visible
-    environment.filters["short"] = words.short
-    environment.filters["ticked"] = _ticked
-    return environment.get_template("verdict.html.jinja")
+    made.filters["visible"] = words.visible
+    made.filters["short"] = words.short
+    made.filters["clause"] = titled
+    made.filters["ticked"] = _ticked
+    made.filters["moment"] = _moment
+    made.filters["breakable"] = _breakable
+    return made
+
+
+def _moment(text: str) -> str:
+    """`2026-12-01 03:44 UTC` of an ISO time; anything else as it stands."""
+    try:
+        found = datetime.fromisoformat(text)
+    except ValueError:
+        return words.visible(text)
+    if found.tzinfo is None:
+        return words.visible(text)
+    return f"{found.astimezone(UTC):%Y-%m-%d %H:%M} UTC"
+
+
+def _breakable(name: str) -> Markup:
+    """Return a name that may be broken after an underscore."""
+    return Markup("_<wbr>").join(escape(part) for part in name.split("_"))
 
 
 def _ticked(text: str) -> Markup:
@@ -110,61 +160,6 @@ def _script_safe(document: Mapping[str, Any]) -> Markup:
     for character in "<>&":
         text = text.replace(character, f"\\u{ord(character):04x}")
     return Markup(text)
-
-
-def _data(verdict: Verdict, traces: tuple[Trace, Trace] | None, band: Bands) -> dict[str, Any]:
-    first = verdict.first
-    document: dict[str, Any] = {
-        "legs": [leg.name for leg in verdict.legs],
-        "precision": verdict.config["precision"] or "float64",
-        "first": None if first is None else first.id,
-        "divergences": [_brief(item) for item in verdict.divergences],
-        "worst": next((r.worst_step for r in verdict.phases if r.phase == "loss"), None),
-        "fields": _fields(),
-        "series": None,
-    }
-    if traces is None or not any(trace.steps.height for trace in traces):
-        return document
-    series = paired(*traces)
-    must = {item.step for item in verdict.divergences if item.step is not None}
-    must |= {result.worst_step for result in verdict.phases if result.worst_step is not None}
-    document["series"] = packed(series, band.curves, must)
-    document["sparse"] = sparse(*traces)
-    document["scales"] = scales(series)
-    return document
-
-
-def _brief(item: Divergence) -> dict[str, Any]:
-    return {
-        "id": item.id,
-        "phase": item.phase,
-        "step": item.step,
-        "field": item.field,
-        "rule": words.visible(item.rule),
-        "clause": item.clause,
-        "words": f"{item.phase}: {words.place(item)}",
-    }
-
-
-def _fields() -> list[dict[str, Any]]:
-    """The rows of the table at a step, in causal order: field, phase, clause, kind."""
-    kinds = dict.fromkeys(NUMBERS, "number") | dict.fromkeys(SPARSE, "sparse")
-    rows = []
-    for phase in phases():
-        for field in phase.fields:
-            table, _, name = field.partition(".")
-            if table == "steps" and name != "step":
-                rows.append(
-                    {
-                        "name": name,
-                        "phase": phase.name,
-                        "clause": phase.clause,
-                        "kind": kinds.get(name, "equal"),
-                        "exact": phase.exact or name == "eval_targets",
-                        "chart": name in CURVES,
-                    }
-                )
-    return rows
 
 
 def _examples(verdict: Verdict, a: Trace, b: Trace, *, reveal: bool) -> list[ShownExample]:

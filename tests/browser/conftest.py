@@ -31,6 +31,12 @@ def chromium() -> str:
     return found
 
 
+def values(page: Page, field: str) -> tuple[str, str]:
+    """Both legs' cells of a field in the table at the step."""
+    row = page.locator(f"#rows tr[data-field={field}]")
+    return row.locator(".a").inner_text(), row.locator(".b").inner_text()
+
+
 @dataclass(kw_only=True)
 class Opened:
     """A page that is open, with everything that it asked for or complained about."""
@@ -64,6 +70,7 @@ def open_page(browser: Browser, tmp_path: Path) -> Iterator[Open]:
         width: int = 1280,
         dark: bool = False,
         reveal: bool = False,
+        before: str | None = None,
     ) -> Opened:
         path = tmp_path / "report.html"
         path.write_text(render(scene.verdict, scene.a, scene.b, reveal=reveal), "utf-8")
@@ -72,12 +79,14 @@ def open_page(browser: Browser, tmp_path: Path) -> Iterator[Open]:
             color_scheme="dark" if dark else "light",
         )
         contexts.append(context)
+        if before is not None:
+            context.add_init_script(before)
         opened = Opened(page=context.new_page(), path=path)
         opened.page.on("request", lambda request: opened.requests.append(request.url))
         opened.page.on("console", lambda message: opened.complaints.append(message.text))
         opened.page.on("pageerror", lambda error: opened.complaints.append(str(error)))
         opened.page.goto(path.as_uri() + query)
-        opened.page.wait_for_selector("html[data-ready=true]", timeout=10_000)
+        opened.page.wait_for_selector("html[data-ready=true]", timeout=30_000)
         return opened
 
     yield opener

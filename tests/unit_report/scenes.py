@@ -273,7 +273,12 @@ def floor_of(folder: Path, a: Trace, b: Trace) -> dict[str, Any]:
     places = np.unique(np.geomspace(1, num - 1, 25).astype(int)).tolist()
     rises = {
         field: [[k, 4e-16 + size * k / num] for k in places]
-        for field, size in (("steps.loss", 6e-15), ("steps.grad_norm", 9e-15))
+        for field, size in (
+            ("steps.loss", 6e-15),
+            ("steps.grad_norm", 9e-15),
+            ("steps.clip_factor", 9e-15),
+            ("steps.param_norm", 8e-15),
+        )
     }
     provenance = {
         "config_sha256": DIGEST,

@@ -3,6 +3,9 @@
 
 // Inverse of `series.packed`: inflate, put byte planes together, undo the XOR with the first leg.
 async function unpack(series) {
+  if (typeof DecompressionStream === "undefined") {
+    throw new Error("this browser is older than 2023 and cannot inflate them (it has no DecompressionStream)");
+  }
   const packed = Uint8Array.from(atob(series.bytes), (c) => c.charCodeAt(0));
   const stream = new Blob([packed]).stream().pipeThrough(new DecompressionStream("deflate"));
   const bytes = new Uint8Array(await new Response(stream).arrayBuffer());

@@ -1,83 +1,8 @@
 // Charts: a plot of both legs over a plot of their difference, on one step axis. No point is averaged:
 // where several steps share a pixel, the first, smallest, largest and last of them are drawn.
 
-const SVG = "http://www.w3.org/2000/svg";
-const MARGIN = { left: 62, right: 12, top: 10, between: 30, bottom: 24 };
-const ZERO_LANE = 14; // pixels under the logarithmic axis for differences of exactly 0
-
-function shape(parent, tag, attributes, text) {
-  const node = document.createElementNS(SVG, tag);
-  for (const [name, value] of Object.entries(attributes)) node.setAttribute(name, value);
-  if (text !== undefined) node.textContent = text;
-  parent.append(node);
-  return node;
-}
-
-// Indices [from, to] of a view, at most four a pixel, extremes kept.
-function visibleIndices(values, from, to, pixels) {
-  const count = to - from + 1;
-  if (count <= 2 * pixels) return Array.from({ length: count }, (_, k) => from + k);
-  const indices = [];
-  for (let pixel = 0; pixel < pixels; pixel++) {
-    const start = from + Math.floor((pixel * count) / pixels);
-    const end = from + Math.floor(((pixel + 1) * count) / pixels) - 1;
-    let least = start;
-    let most = start;
-    let broken = -1;
-    for (let i = start; i <= end; i++) {
-      if (!Number.isFinite(values[i])) broken = i;
-      if (values[i] < values[least] || !Number.isFinite(values[least])) least = i;
-      if (values[i] > values[most] || !Number.isFinite(values[most])) most = i;
-    }
-    const kept = new Set([start, least, most, end]);
-    if (broken >= 0) kept.add(broken);
-    indices.push(...[...kept].sort((x, y) => x - y));
-  }
-  return indices;
-}
-
-function pathOf(indices, x, y) {
-  let path = "";
-  let open = false;
-  for (const i of indices) {
-    const height = y(i);
-    if (!Number.isFinite(height)) {
-      open = false;
-      continue;
-    }
-    path += `${open ? "L" : "M"}${x(i).toFixed(1)} ${height.toFixed(1)}`;
-    open = true;
-  }
-  return path;
-}
-
-function niceTicks(low, high, count) {
-  const raw = (high - low) / Math.max(1, count);
-  const power = 10 ** Math.floor(Math.log10(raw));
-  const step = [1, 2, 5, 10].map((k) => k * power).find((size) => size >= raw) ?? raw;
-  const ticks = [];
-  for (let k = Math.ceil(low / step - 1e-9); k * step <= high + step * 1e-9; k++) ticks.push(k * step);
-  return ticks;
-}
-
-function finiteRange(columns, from, to) {
-  let low = Infinity;
-  let high = -Infinity;
-  for (const values of columns) {
-    for (let i = from; i <= to; i++) {
-      if (!Number.isFinite(values[i])) continue;
-      if (values[i] < low) low = values[i];
-      if (values[i] > high) high = values[i];
-    }
-  }
-  return [low, high];
-}
-
-const SUPERSCRIPTS = "⁰¹²³⁴⁵⁶⁷⁸⁹";
-function tenTo(power) {
-  const digits = [...String(Math.abs(power))].map((d) => SUPERSCRIPTS[Number(d)]).join("");
-  return `10${power < 0 ? "⁻" : ""}${digits}`;
-}
+const LEAST_SPAN = 1e-4; // of the value axis, relative to its largest value
+const ZERO_LANE = 18; // pixels under the logarithmic axis for differences of exactly 0
 
 class Chart {
   constructor(holder, { steps, a, b, present, scale, allowed, marks, tall }) {
@@ -102,7 +27,21 @@ class Chart {
     this.drawSteps(height);
     this.drawValues(MARGIN.top, upper);
     this.drawResidual(MARGIN.top + upper + MARGIN.between, lower);
+    this.selection = shape(this.svg, "g", { class: "selection" });
     this.cursor = shape(this.svg, "g", { class: "cursor" });
+  }
+
+  // Mark the pixels of a drag; nothing for an empty span.
+  select(from, to) {
+    this.selection.replaceChildren();
+    if (from === to) return;
+    const [left, right] = [Math.min(from, to), Math.max(from, to)].map((pixel) => this.inside(pixel));
+    const size = { x: left, y: MARGIN.top, width: right - left, height: this.bottom - MARGIN.top };
+    shape(this.selection, "rect", size);
+  }
+
+  inside(pixel) {
+    return Math.min(this.left + this.width, Math.max(this.left, pixel));
   }
 
   x(i) {
@@ -140,20 +79,24 @@ class Chart {
   drawValues(top, height) {
     let [low, high] = finiteRange([this.a, this.b], this.from, this.to);
     if (low > high) [low, high] = [0, 1];
-    const room = (high - low || Math.abs(high) || 1) * 0.06;
+    // A span that is next to nothing beside its values has no ticks that could be told apart.
+    const room = Math.max((high - low) * 0.06, Math.abs(high) * LEAST_SPAN) || 1;
     [low, high] = [low - room, high + room];
     const yOf = (value) => top + height - ((value - low) / (high - low)) * height;
     this.yValue = yOf;
-    for (const tick of niceTicks(low, high, height / 40)) {
+    const ticks = niceTicks(low, high, height / 40);
+    for (const tick of ticks) {
       const y = yOf(tick);
       shape(this.svg, "path", { class: "grid", d: `M${this.left} ${y}h${this.width}` });
-      shape(this.svg, "text", { class: "tick end", x: this.left - 6, y: y + 3.5 }, short(tick));
+      const label = tickLabel(tick, ticks[1] - ticks[0]);
+      shape(this.svg, "text", { class: "tick end", x: this.left - 6, y: y + 3.5 }, label);
     }
     for (const [leg, values] of [["a", this.a], ["b", this.b]]) {
       const shown = visibleIndices(values, this.from, this.to, this.width);
       const d = pathOf(shown, (i) => this.x(i), (i) => yOf(values[i]));
-      shape(this.svg, "path", { class: `curve ${leg}`, d });
-      if (shown.length <= 2) this.drawDots(shown, (i) => yOf(values[i]), `dot ${leg}`);
+      const dense = shown.length > this.width ? " dense" : "";
+      shape(this.svg, "path", { class: `curve ${leg}${dense}`, d });
+      if (this.to - this.from < this.width / 16) this.drawDots(shown, (i) => yOf(values[i]), `${leg}`);
       for (const i of shown.filter((k) => !Number.isFinite(values[k]))) {
         const place = { class: `broken ${leg}`, x: this.x(i), y: leg === "a" ? top + 9 : top + 20 };
         if (this.absent(leg, i)) continue;
@@ -167,10 +110,11 @@ class Chart {
     return this.present[leg][i] === 0;
   }
 
+  // One path for all dots: thousands of circles would take a second to draw.
   drawDots(indices, y, kind) {
-    for (const i of indices) {
-      if (Number.isFinite(y(i))) shape(this.svg, "circle", { class: kind, cx: this.x(i), cy: y(i), r: 3 });
-    }
+    const seen = indices.filter((i) => Number.isFinite(y(i)));
+    const d = seen.map((i) => `M${this.x(i).toFixed(1)} ${y(i).toFixed(1)}h0`).join("");
+    if (d) shape(this.svg, "path", { class: `dots ${kind}`, d });
   }
 
   drawResidual(top, height) {
@@ -196,14 +140,14 @@ class Chart {
     const lane = yOf(0);
     shape(this.svg, "path", { class: "lane", d: `M${this.left} ${lane}h${this.width}` });
     shape(this.svg, "text", { class: "tick end", x: this.left - 6, y: lane + 3.5 }, "equal");
-    shape(this.svg, "text", { class: "tick", x: this.left, y: top - 9 }, "relative difference");
+    shape(this.svg, "text", { class: "tick end", x: this.left + this.width, y: top - 9 }, "relative difference");
     if (this.allowed) this.drawAllowed(yOf, lane);
     const shown = visibleIndices(this.residual, this.from, this.to, this.width);
     shape(this.svg, "path", { class: "curve residual", d: pathOf(shown, (i) => this.x(i), (i) => yOf(this.residual[i])) });
     const dots = this.to - this.from < this.width / 3;
     const over = shown.filter((i) => this.isOver(i));
-    if (dots) this.drawDots(shown.filter((i) => !this.isOver(i)), (i) => yOf(this.residual[i]), "dot residual");
-    this.drawDots(over, (i) => yOf(this.residual[i]), "dot over");
+    if (dots) this.drawDots(shown.filter((i) => !this.isOver(i)), (i) => yOf(this.residual[i]), "residual");
+    this.drawDots(over, (i) => yOf(this.residual[i]), dots ? "over" : "over dense");
   }
 
   isOver(i) {

@@ -22,7 +22,8 @@ def ending(leg: Leg, return_code: int, last_step: int | None) -> str | None:
     if return_code == 0:
         return None
     if (message := _own_sentence(leg)) is not None:
-        return message
+        full = "" if "No space left" in message else _full_disk(leg.out)
+        return f"{message.rstrip('.')}{full}." if full else message
     where = "before its first step" if last_step is None else f"after step {last_step}"
     log = f"see logs/{leg.name}.stderr"
     if return_code < 0:

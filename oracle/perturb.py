@@ -20,6 +20,7 @@ import tomli_w
 
 from oracle.config import RunConfig
 from oracle.errors import DataError
+from oracle.files import naming, write_atomic
 from oracle.safetensors_header import StoredTensor, read_header, read_values
 from oracle.tolerance import DTYPES
 
@@ -40,7 +41,8 @@ def write_variants(
     if "ulp" in variants and not moved.exists():
         half = folder / "half-moved-weights"  # a killed call leaves none that looks whole
         shutil.rmtree(half, ignore_errors=True)
-        move_weights(Path(base["model"]["checkpoint"]), half, precision=config.precision)
+        with naming(moved):
+            move_weights(Path(base["model"]["checkpoint"]), half, precision=config.precision)
         half.rename(moved)
     changes: dict[str, dict[str, dict[str, Any]]] = {
         "base": {},
@@ -55,7 +57,7 @@ def write_variants(
         for table, entries in changes[name].items():
             values[table] |= entries
         paths[name] = folder / f"{name}.toml"
-        paths[name].write_text(tomli_w.dumps(values), "utf-8")
+        write_atomic(paths[name], tomli_w.dumps(values).encode())
     return paths
 
 

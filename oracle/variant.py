@@ -120,4 +120,6 @@ def _refuse_failed(variant: str, ends: Sequence[LegEnd]) -> None:
     sentence = f"calibration, variant {variant}: {end.name}: {end.error}"
     if end.return_code == BAD_INPUT:
         raise DataError(sentence)
-    raise LegError(f"{sentence} What is finished is kept; the same command goes on from there.")
+    raise LegError(
+        f"{sentence.rstrip('.')}. What is finished is kept; the same command goes on from there."
+    )

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
+import os
 import stat
 import subprocess
 import sys
@@ -18,6 +20,7 @@ import pytest
 import tomli_w
 from safetensors.numpy import load_file, save_file
 
+from oracle import perturb
 from oracle.calibrate import calibrate, chosen
 from oracle.config import load_config
 from oracle.contract import ROOT
@@ -158,6 +161,20 @@ def test_a_calibration_that_broke_off_goes_on_and_measures_the_same(
     for key in ("stacks", "contributions", "num_steps"):
         assert again[key] == whole[key]
     assert not breakable.scratch(), "nothing is left behind"
+
+
+def test_a_full_disk_is_told_with_the_weights_that_it_had_no_room_for(
+    config: Path, breakable: Breakable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full_disk(*_: Any) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(perturb, "_write_safetensors", full_disk)
+    with pytest.raises(OSError, match=r"No space left on device: .*/moved-weights"):
+        breakable.calibrate(config, ("ulp",))
+    assert not breakable.log.exists(), "no leg was started"
+    monkeypatch.undo()
+    breakable.calibrate(config, ("ulp",))
 
 
 def test_input_that_a_leg_refuses_leaves_nothing_to_go_on_from(

@@ -97,6 +97,18 @@ def test_a_leg_that_could_not_even_say_why_is_told_by_its_full_disk(
     )
 
 
+def test_a_full_disk_is_told_beside_a_sentence_that_does_not_know_of_it(
+    tiny: TinyRun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    nothing_left = type(shutil.disk_usage(tmp_path))(10**9, 10**9, 4096)
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: nothing_left)
+    found = ends(tiny, tmp_path, a="bad-input", b="slow")
+    assert found["a"].error == (
+        f"train.jsonl:3: no messages; add them; the disk of {tmp_path / 'a'} is full, 4,096 bytes "
+        "are left."
+    )
+
+
 def test_when_a_leg_crashes_the_other_ends_after_its_step(tiny: TinyRun, tmp_path: Path) -> None:
     found = ends(tiny, tmp_path, a="crash", b="slow")
     assert found["b"].error == "was stopped because a failed."

@@ -87,6 +87,7 @@ def context(
         "has_steps": series is not None,
         "band_note": band.note,
         "reveal": reveal,
+        "example_phases": EXAMPLE_PHASES,
         "words": words,
         "glyphs": GLYPHS,
         "base": base,

@@ -16,6 +16,7 @@ from oracle.trace import Trace
 
 CONTEXT_TOKENS = 6
 CONTEXT_CHARACTERS = 24
+FEWEST_EQUAL = 4  # characters that stand between two differences as a piece of their own
 MAX_CELLS = 400
 SPACES = {" ": "·", "\n": "⏎", "\t": "→", "\r": "␍"}
 
@@ -165,9 +166,25 @@ def _fold(cells: Sequence[Cell]) -> list[Cell]:
     return folded
 
 
+def _readable(spans: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """Join differences between which only a few characters, letters by chance, are equal."""
+    joined: list[Mapping[str, Any]] = []
+    for place, span in enumerate(spans):
+        inner = 0 < place < len(spans) - 1 and span["op"] == "equal"
+        chance = inner and span["a"][1] - span["a"][0] < FEWEST_EQUAL
+        if joined and joined[-1]["op"] != "equal" and (chance or span["op"] != "equal"):
+            before = joined.pop()
+            joined.append(
+                {"op": "replace"} | {leg: [before[leg][0], span[leg][1]] for leg in ("a", "b")}
+            )
+        else:
+            joined.append(span)
+    return joined
+
+
 def _pieces(texts: list[str], reveal: bool) -> Iterator[Piece]:
     a, b = texts
-    for span in diff(codepoints(a), codepoints(b)):
+    for span in _readable(diff(codepoints(a), codepoints(b))):
         op, (i, j), (k, l) = span["op"], span["a"], span["b"]
         if op == "equal" and not reveal:
             continue

@@ -2,6 +2,9 @@ import hashlib
 import json
 from dataclasses import replace
 
+import numpy as np
+import pytest
+
 from oracle.align import example_rows
 from oracle.report.facts import echo_rows, provenance_rows
 from oracle.report.tokens import Names, example, spaced
@@ -116,3 +119,28 @@ def test_provenance_without_a_trace_is_what_the_verdict_knows():
     rows = {row.name: (row.a, row.b) for row in provenance_rows(scene.verdict, None, None)}
     assert rows["stack"] == ("torch_stack", "jax_stack")
     assert rows["versions.torch"] == ("2.13.0", "absent")
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "shown"),
+    [
+        # "ser" is equal by chance: one difference, not three.
+        ("User: ok then", "<|x|>user\nok then", [("User: ", "<|x|>user\n")]),
+        ("keep this, and that.", "Keep this, and that!", [("k", "K"), (".", "!")]),
+        ("ab", "ba", [("ab", "ba")]),
+        ("same", "same tail", [("", " tail")]),
+    ],
+)
+def test_letters_that_are_equal_by_chance_do_not_cut_a_difference(a, b, shown):
+    names = (Names(control={}, ordinary={}, reveal=True),) * 2
+    rows = tuple(
+        {"split": "train", "id": "x", "text": whole, "ids": np.array([1]), "mask": np.array([0])}
+        for whole in (a, b)
+    )
+    pieces = example(names, rows).pieces
+    assert [(p.text_a, p.text_b) for p in pieces if p.op != "equal"] == [
+        (spaced(left), spaced(right)) for left, right in shown
+    ]
+    for leg, whole in (("a", a), ("b", b)):
+        ends = [getattr(piece, leg) for piece in pieces]
+        assert "".join(whole[i:j] for i, j in ends) == whole

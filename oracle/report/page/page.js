@@ -24,7 +24,9 @@ function showPhase() {
   }
   const current = data.divergences[state.at];
   for (const node of document.querySelectorAll("[data-divergence]")) {
-    node.classList.toggle("current", current !== undefined && node.dataset.divergence === current.id);
+    const chosen = current !== undefined && node.dataset.divergence === current.id;
+    node.classList.toggle("current", chosen);
+    if (chosen) node.closest("details")?.setAttribute("open", "");
   }
 }
 

@@ -108,6 +108,7 @@ summary() {
   done
   if [[ -e $out/latest/verdict.json ]]; then
     "$oracle" report latest --out "$out" --format junit -o "$kept/junit.xml"
+    "$oracle" report latest --out "$out" --format sarif -o "$kept/report.sarif"
   fi
 }
 

@@ -172,6 +172,15 @@ def test_the_steps_gate_a_project(project: Project, tmp_path: Path) -> None:
     assert output.read_text().splitlines()[1] == f"line={done.stdout.strip()}"
     assert json.loads((project.folder / "oracle-report/gate.json").read_text())["gate"] == "PASS"
 
+    page = tmp_path / "page.md"
+    assert project.step("summary", GITHUB_STEP_SUMMARY=str(page)).returncode == 0
+    assert page.read_text().startswith(f"`{done.stdout.strip()}`\n")
+    kept = {path.name for path in (project.folder / "oracle-report").iterdir()}
+    assert kept == {
+        *("gate.json", "gate.txt", "junit.xml", "report.html", "report.sarif"),
+        *("summary.md", "verdict.json"),
+    }
+
     again = project.step("calibrate")
     assert "the floor that was kept holds" in again.stdout
     assert len(list((project.folder / "runs/floors").glob("*.json"))) == 1
@@ -200,6 +209,9 @@ def test_a_leg_that_refuses_its_input_stops_before_training(project: Project) ->
     stacks_file(project.folder, one="good", two="bad-input")
     assert project.step("render").returncode == 2
     assert project.step("gate").returncode == 2
+    done = project.step("summary")
+    assert done.returncode == 0
+    assert "leg two" in done.stdout
 
 
 def test_settings_are_lines(project: Project, tmp_path: Path) -> None:

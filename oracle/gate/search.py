@@ -1,17 +1,22 @@
 """The runs that a gate looks at: those that were named, or the newest of this commit.
 
-The newest and not the best: an earlier AGREE never hides a later DIVERGED of the same commit.
+The newest and not the best: an earlier AGREE never hides a later DIVERGED of the same commit. A run
+whose directory is gone comes from the store, which restores it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from oracle.errors import OracleError
 from oracle.gate.evidence import Commit, why_not
 from oracle.gate.policy import Policy, Required
 from oracle.runs import Run, find_run, open_run
+
+if TYPE_CHECKING:
+    from oracle.store.store import Store
 
 Found = Mapping[str, Run | str]  # label of a required run -> the run, or why there is none
 
@@ -22,7 +27,7 @@ def named_runs(texts: Sequence[str], policy: Policy, out: Path) -> Found:
     Raises OracleError for a run that is of none, and for two runs of one.
     """
     found: dict[str, Run | str] = {}
-    for run in {run.path: run for run in (find_run(text, out) for text in texts)}.values():
+    for run in {run.path: run for run in (_named(text, out) for text in texts)}.values():
         matching = [one for one in policy.required if why_not(run, one) is None]
         if not matching:
             raise OracleError(_unwanted(run, policy))
@@ -36,6 +41,25 @@ def named_runs(texts: Sequence[str], policy: Policy, out: Path) -> Found:
     for one in policy.required:
         found.setdefault(one.label, f"{one.label} is required and no run of it was named")
     return found
+
+
+def _named(text: str, out: Path) -> Run:
+    try:
+        return find_run(text, out)
+    except OracleError:
+        store = _store(out)
+        if store is None:
+            raise
+        return store.directory(store.find(text))
+
+
+def _store(out: Path) -> Store | None:
+    """Return the store of a folder of runs if it has one: SQLAlchemy takes a while to import."""
+    if not (out / "store").is_dir():
+        return None
+    from oracle.store import open_store
+
+    return open_store(out)
 
 
 def _unwanted(run: Run, policy: Policy) -> str:
@@ -58,8 +82,24 @@ def newest_runs(policy: Policy, out: Path, commit: Commit) -> Found:
             runs.append(open_run(path.parent))
         except OracleError:
             num_unreadable += 1
+    runs += _stored_only(policy, out, commit, {run.path.name for run in runs})
     unreadable = f"; {num_unreadable} run directories cannot be read" if num_unreadable else ""
     return {one.label: _newest(one, runs, out, commit, unreadable) for one in policy.required}
+
+
+def _stored_only(policy: Policy, out: Path, commit: Commit, known: set[str]) -> list[Run]:
+    """Return the runs of this commit that the store alone has, restored."""
+    store = _store(out)
+    if store is None:
+        return []
+    configs = {one.config.sha256 for one in policy.required}
+    return [
+        store.directory(stored)
+        for stored in store.runs()
+        if stored.id not in known
+        and stored.config_sha256 in configs
+        and (stored.commit or "").removesuffix("+") == commit.sha
+    ]
 
 
 def _newest(

@@ -12,9 +12,16 @@ from oracle.trace import Trace
 
 
 def page_data(
-    verdict: Verdict, traces: tuple[Trace, Trace] | None, series: Series | None, band: Bands
+    verdict: Verdict,
+    traces: tuple[Trace, Trace] | None,
+    series: Series | None,
+    band: Bands,
+    max_bytes: int,
 ) -> dict[str, Any]:
-    """Return the document; `series` is that of `traces`, None when there are no steps."""
+    """Return the document; `series` is that of `traces`, None when there are no steps.
+
+    Its curves are thinned when they would take more than `max_bytes`.
+    """
     first = verdict.first
     document: dict[str, Any] = {
         "legs": [leg.name for leg in verdict.legs],
@@ -29,7 +36,7 @@ def page_data(
         return document
     must = {item.step for item in verdict.divergences if item.step is not None}
     must |= {result.worst_step for result in verdict.phases if result.worst_step is not None}
-    document["series"] = packed(series, band.curves, must)
+    document["series"] = packed(series, band.curves, must, max_bytes)
     document["sparse"] = sparse(*traces)
     document["scales"] = scales(series)
     return document

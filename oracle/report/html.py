@@ -9,7 +9,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cache
@@ -25,10 +25,10 @@ from oracle.report import words
 from oracle.report.bands import Bands, bands
 from oracle.report.clause import titled
 from oracle.report.data import page_data
-from oracle.report.facts import echo_rows, flat_texts, provenance_rows
+from oracle.report.facts import Row, echo_rows, flat_texts, provenance_rows
 from oracle.report.json import encode
 from oracle.report.series import paired
-from oracle.report.tokens import Example, Names, example
+from oracle.report.tokens import MAX_CELLS, Example, Names, example
 from oracle.trace import Trace
 
 PAGE = Path(__file__).parent / "page"
@@ -36,6 +36,9 @@ SCRIPTS = (
     *("series.js", "axis.js", "chart.js", "map.js"),
     *("table.js", "view.js", "gestures.js", "page.js"),
 )
+MAX_PAGE_BYTES = 1_000_000
+BYTES_OF_PAGE = 120_000  # style, script, headline, strip, divergences
+BYTES_OF_FACT, BYTES_OF_CELL, BYTES_OF_PIECE = 140, 330, 120
 GLYPHS = {
     "agree": "✓",
     "diverged": "✕",
@@ -45,6 +48,7 @@ GLYPHS = {
 }
 EXAMPLE_PHASES = ("text", "ids", "mask")
 MAX_EXAMPLES = 8
+CELLS_OF_OTHERS = 80  # of each example but the first, which has `tokens.MAX_CELLS`
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,6 +73,10 @@ def context(
     A template that extends it gives the same to `environment`'s loader and fills the block `nav`.
     """
     traces = None if a is None or b is None else (a, b)
+    echo = echo_rows(*traces) if traces else []
+    provenance = provenance_rows(verdict, a, b)
+    examples = _examples(verdict, *traces, reveal=reveal) if traces else []
+    room = MAX_PAGE_BYTES - _num_bytes([*echo, *provenance], examples)
     style = (PAGE / "page.css").read_text("utf-8")
     script = "\n".join((PAGE / name).read_text("utf-8") for name in SCRIPTS)
     series = paired(*traces) if traces and any(t.steps.height for t in traces) else None
@@ -80,10 +88,10 @@ def context(
         "phases": phases(),
         "results": {result.phase: result for result in verdict.phases},
         "closest": band.closest,
-        "echo": echo_rows(*traces) if traces else [],
-        "provenance": provenance_rows(verdict, a, b),
+        "echo": echo,
+        "provenance": provenance,
         "floor": flat_texts(verdict.floor["provenance"]) if verdict.floor else {},
-        "examples": _examples(verdict, *traces, reveal=reveal) if traces else [],
+        "examples": examples,
         "has_steps": series is not None,
         "band_note": band.note,
         "reveal": reveal,
@@ -94,8 +102,22 @@ def context(
         "style": Markup(style),
         "script": Markup(script),
         "policy": _policy(style, script),
-        "data": _script_safe(page_data(verdict, traces, series, band)),
+        "data": _script_safe(page_data(verdict, traces, series, band, room)),
     }
+
+
+def _num_bytes(facts: Sequence[Row], examples: Sequence[ShownExample]) -> int:
+    """Bytes that the page takes without its curves, rather too many than too few."""
+    texts = sum(len(row.name) + len(row.a) + len(row.b) for row in facts)
+    pieces = sum(
+        BYTES_OF_PIECE + len(piece.text_a or "") + len(piece.text_b or "")
+        for shown in examples
+        for piece in shown.example.pieces
+    )
+    cells = sum(len(shown.example.cells) for shown in examples)
+    return (
+        BYTES_OF_PAGE + 2 * texts + BYTES_OF_FACT * len(facts) + 2 * pieces + BYTES_OF_CELL * cells
+    )
 
 
 @cache
@@ -174,8 +196,11 @@ def _examples(verdict: Verdict, a: Trace, b: Trace, *, reveal: bool) -> list[Sho
         return []
     left, right = example_rows(a, ids), example_rows(b, ids)
     names = Names.of(a, reveal=reveal), Names.of(b, reveal=reveal)
+    both = [id for id in ids if id in left and id in right]
+    most = [MAX_CELLS, *[CELLS_OF_OTHERS] * MAX_EXAMPLES]
     return [
-        ShownExample(divergence=wanted[id], example=example(names, (left[id], right[id])))
-        for id in ids
-        if id in left and id in right
+        ShownExample(
+            divergence=wanted[id], example=example(names, (left[id], right[id]), max_cells=cells)
+        )
+        for id, cells in zip(both, most, strict=False)
     ]

@@ -24,7 +24,6 @@ CURVES = ("loss", "grad_norm", "lr")
 NUMBERS = (*CURVES, "clip_factor", "param_norm", "epoch", "num_tokens", "num_targets")
 EXACT = ("examples", "batch_shape", "batch_sha256")
 SPARSE = ("eval_loss", "eval_targets")
-MAX_PACKED_BYTES = 880_000
 MOST_STEPS = 20_000  # more never fit: a step has 5 columns of 6.5 incompressible bytes
 FEWEST_STEPS = 500
 
@@ -92,7 +91,9 @@ def sparse(a: Trace, b: Trace) -> list[dict[str, Any]]:
     return rows
 
 
-def packed(series: Series, allowed: Mapping[str, Array], must: Iterable[int]) -> dict[str, Any]:
+def packed(
+    series: Series, allowed: Mapping[str, Array], must: Iterable[int], max_bytes: int
+) -> dict[str, Any]:
     """Return `{"bytes", "columns", "num", "num_steps"}`, thinned only when it would not fit.
 
     `allowed` gives tolerance curves (N,) by field; `must` are steps that are always kept.
@@ -107,9 +108,9 @@ def packed(series: Series, allowed: Mapping[str, Array], must: Iterable[int]) ->
     while True:
         rows = kept(curves, must=places, limit=limit)
         document = _document(series, allowed, rows)
-        if len(document["bytes"]) <= MAX_PACKED_BYTES or limit <= FEWEST_STEPS:
+        if len(document["bytes"]) <= max_bytes or limit <= FEWEST_STEPS:
             return document
-        limit = min(limit // 2, limit * MAX_PACKED_BYTES // len(document["bytes"]))
+        limit = min(limit // 2, limit * max(0, max_bytes) // len(document["bytes"]))
 
 
 def _document(series: Series, allowed: Mapping[str, Array], rows: Array) -> dict[str, Any]:

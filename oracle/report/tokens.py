@@ -31,6 +31,11 @@ class Token:
     control: bool
     id: int | None
 
+    @property
+    def role(self) -> str:
+        """`target` when the loss counts it, else `ignored`."""
+        return "target" if self.target else "ignored"
+
 
 @dataclass(frozen=True, kw_only=True)
 class Cell:
@@ -96,7 +101,10 @@ class Names:
 
 
 def example(
-    names: tuple[Names, Names], rows: tuple[Mapping[str, Any], Mapping[str, Any]]
+    names: tuple[Names, Names],
+    rows: tuple[Mapping[str, Any], Mapping[str, Any]],
+    *,
+    max_cells: int = MAX_CELLS,
 ) -> Example:
     """Align one example, given its whole rows (`oracle.align.example_rows`) in both legs."""
     reveal = all(leg.reveal for leg in names)
@@ -110,8 +118,8 @@ def example(
         num_a=len(sides[0]),
         num_b=len(sides[1]),
         num_different=sum(not cell.same for cell in cells),
-        num_hidden=max(0, len(folded) - MAX_CELLS),
-        cells=tuple(folded[:MAX_CELLS]),
+        num_hidden=max(0, len(folded) - max_cells),
+        cells=tuple(folded[:max_cells]),
         pieces=tuple(_pieces(texts, reveal)) if texts[0] != texts[1] else (),
         characters=(len(texts[0]), len(texts[1])),
     )

@@ -27,7 +27,7 @@ def unpacked(document):
 
 def test_packed_columns_hold_every_bit_of_the_trace():
     scene = loss()
-    columns = unpacked(packed(paired(scene.a, scene.b), {}, must=[]))
+    columns = unpacked(packed(paired(scene.a, scene.b), {}, must=[], max_bytes=880_000))
     for leg, trace in (("a", scene.a), ("b", scene.b)):
         for name in ("loss", "grad_norm", "lr", "clip_factor", "param_norm", "num_targets"):
             wanted = trace.steps[name].cast(pl.Float64).to_numpy()
@@ -40,7 +40,7 @@ def test_non_finite_values_and_missing_steps_are_told_apart():
     bad = pl.when(pl.col("step") == 3).then(float("nan")).otherwise(pl.col("loss"))
     a = replace(scene.a, steps=scene.a.steps.with_columns(bad.alias("loss")))
     b = replace(scene.b, steps=scene.b.steps.head(100))
-    columns = unpacked(packed(paired(a, b), {}, must=[]))
+    columns = unpacked(packed(paired(a, b), {}, must=[], max_bytes=880_000))
     assert np.isnan(columns["loss", "a"][3])
     assert columns["present", "a"][3] == 1
     assert np.isnan(columns["loss", "b"][100])
@@ -52,7 +52,7 @@ def test_a_long_run_is_thinned_and_keeps_extremes_and_divergences():
     scene = agree(60_000)
     spike = pl.when(pl.col("step") == 47_777).then(99.0).otherwise(pl.col("loss"))
     b = replace(scene.b, steps=scene.b.steps.with_columns(spike.alias("loss")))
-    document = packed(paired(scene.a, b), {}, must=[31_337])
+    document = packed(paired(scene.a, b), {}, must=[31_337], max_bytes=880_000)
     columns = unpacked(document)
     assert len(document["bytes"]) < 900_000
     assert document["num"] < document["num_steps"] == 60_000

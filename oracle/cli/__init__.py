@@ -12,7 +12,7 @@ from typing import Any
 
 import click
 
-from oracle.cli import costing, gating, reporting, running
+from oracle.cli import costing, gating, reporting, running, storing
 from oracle.errors import OracleError, one_line
 
 INTERRUPTED = 130
@@ -71,5 +71,6 @@ for _command in (
     *(running.show, running.compare, running.validate_trace, running.vectors, running.stacks),
     *(gating.gate, gating.acknowledge, gating.floor_key),
     *(costing.impact, reporting.report),
+    *(storing.runs, storing.rm, storing.prune, storing.verify, storing.reindex),
 ):
     main.add_command(_command)

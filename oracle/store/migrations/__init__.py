@@ -1,0 +1,1 @@
+"""Migrations of the index, run by Alembic through `oracle.store.database.migrate`."""

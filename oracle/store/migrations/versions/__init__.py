@@ -1,0 +1,1 @@
+"""The migrations in order; names say what they make."""

@@ -5,6 +5,8 @@ Never more than a screen.
 
 from __future__ import annotations
 
+import textwrap
+
 from rich.console import Console
 from rich.text import Text
 
@@ -30,6 +32,7 @@ STYLES = {
 }
 MAX_REASONS = 4
 MAX_NOTES = 3
+LEAST_COLUMNS = 20  # of a value, however narrow the terminal
 
 
 def print_verdict(verdict: Verdict, console: Console) -> None:
@@ -55,13 +58,36 @@ class _Lines:
         self.width = max(7, *(len(leg.name) for leg in verdict.legs))
 
     def put(self, key: str, value: str) -> None:
-        text = Text.assemble("  ", (f"{visible(key):<{self.width}} ", "dim"), visible(value))
+        indent = self.width + 3
+        whole = key == "next"  # a command is copied in one piece
+        shown = value if whole else _wrapped(self.console, visible(value), indent, indent)
+        text = Text.assemble("  ", (f"{visible(key):<{self.width}} ", "dim"), shown)
         self.console.print(text, soft_wrap=True, highlight=False)
+
+
+def _wrapped(console: Console, text: str, begin: int, indent: int) -> str:
+    """Return `text`, which begins at column `begin`, broken between words for a terminal.
+
+    What is piped stays on one line, so that `grep` finds it whole.
+    """
+    if not console.is_terminal:
+        return text
+    lines = textwrap.wrap(
+        text,
+        width=max(console.width, indent + LEAST_COLUMNS),
+        initial_indent=" " * begin,
+        subsequent_indent=" " * indent,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+    return "\n".join(lines)[begin:]
 
 
 def _head(console: Console, verdict: Verdict, *rest: str) -> None:
     name = (verdict.verdict, STYLES[verdict.verdict])
-    text = Text.assemble(name, *(f"  {visible(part)}" for part in rest if part))
+    shown = "  ".join(visible(part) for part in rest if part)
+    begin = len(verdict.verdict) + 2
+    text = Text.assemble(name, "  ", _wrapped(console, shown, begin, begin))
     console.print(text, soft_wrap=True, highlight=False)
 
 
@@ -106,8 +132,10 @@ def _print_agreement(verdict: Verdict, console: Console) -> None:
         if result.status != "not_compared":
             rows.append(_row(result))
     widths = [max(len(row[column]) for row in rows) for column in range(5)]
+    while console.is_terminal and sum(widths) + 2 * len(widths) > console.width and widths[3:]:
+        widths.pop()  # the last columns are in the JSON verdict too
     for number, row in enumerate(rows):
-        cells = [cell.ljust(width) for cell, width in zip(row, widths, strict=True)]
+        cells = [cell.ljust(width) for cell, width in zip(row, widths, strict=False)]
         console.print(
             Text("  " + "  ".join(cells).rstrip(), style="dim" if number == 0 else ""),
             soft_wrap=True,

@@ -1,4 +1,5 @@
 import io
+import re
 from dataclasses import replace
 
 import pytest
@@ -97,6 +98,54 @@ def test_control_characters_and_markup_of_an_id_are_shown_and_not_obeyed():
     text = printed(replace(scene.verdict, first=first, divergences=(first,)))
     assert "\\x1b[31mred[/bold]\\u202e" in text
     assert "\x1b" not in text
+
+
+def on_terminal(verdict, width, **environment):
+    stream = io.StringIO()
+    where = {"TERM": "xterm-256color"} | environment
+    print_verdict(verdict, Console(file=stream, width=width, force_terminal=True, _environ=where))
+    return stream.getvalue()
+
+
+def compared(verdict):
+    return [result.phase for result in verdict.phases if result.status != "not_compared"]
+
+
+def plain(text):
+    return re.sub(r"\x1b\[[0-9;]*m", "", text)
+
+
+@pytest.mark.parametrize("width", [80, 60, 40])
+@pytest.mark.parametrize("scene", [mask, loss, agree])
+def test_a_narrow_terminal_breaks_lines_between_words_under_their_value(scene, width):
+    verdict = scene().verdict
+    if verdict.first is not None:
+        verdict = replace(verdict, first=replace(verdict.first, example="ex0041"))
+    lines = plain(on_terminal(verdict, width)).splitlines()
+    # Neither a word that is longer than its room is cut nor a command: both can still be copied.
+    long = [line for line in lines if len(line) > width and not line.startswith("  next ")]
+    assert [line for line in long if " " in line[10:].strip()] == []
+    if verdict.verdict == "AGREE":  # a table gives up its last columns instead
+        assert [line.split()[0] for line in lines[1:17]] == compared(verdict)
+        assert all("100 %" in line for line in lines[1:17])
+        return
+    inner = [line for line in lines if line.startswith("   ")]
+    assert all(line.startswith(" " * 10) for line in inner)
+    assert " ".join(lines).split() == printed(verdict).split()
+
+
+def test_what_is_piped_has_one_line_an_item_and_no_escape(monkeypatch):
+    text = printed(mask().verdict, width=40)
+    assert "\x1b" not in text
+    assert len(text.splitlines()) == 8
+    assert "parts from step 12 on" in text or "part from step 12 on (consequences)\n" in text
+
+
+def test_no_color_is_respected_and_a_terminal_has_color():
+    coloured = re.compile(r"\x1b\[[0-9;]*(3[0-7]|9[0-7]|38;)")
+    assert coloured.search(on_terminal(mask().verdict, 80))
+    assert not coloured.search(on_terminal(mask().verdict, 80, NO_COLOR="1"))
+    assert "\x1b" not in on_terminal(mask().verdict, 80, TERM="dumb", NO_COLOR="1")
 
 
 @pytest.mark.parametrize("name", SCENES)

@@ -242,3 +242,18 @@ def test_the_commit_is_that_of_the_working_directory(
     assert gated_commit(None, allow_dirty=True).sha == head
     with pytest.raises(OracleError, match="is no commit"):
         gated_commit("no-such-branch", allow_dirty=False)
+
+
+def test_a_run_whose_directory_is_gone_comes_from_the_store(case: Case) -> None:
+    import shutil
+
+    from oracle.runs import open_run
+    from oracle.store import open_store
+
+    path = case.run()
+    open_store(case.out).record(open_run(path))
+    shutil.rmtree(path)
+    assert case.gate().returncode == 0
+    shutil.rmtree(path, ignore_errors=True)
+    assert case.gate(path.name[-4:]).returncode == 0
+    assert case.gate("no-such-run").returncode == 2

@@ -28,7 +28,9 @@ def render(verdict: Verdict) -> str:
         "errors": str(sum(case.find("error") is not None for case in cases)),
         "skipped": str(sum(case.find("skipped") is not None for case in cases)),
     }
-    root = ElementTree.Element("testsuites", {"name": "oracle", **counts})
+    # Jenkins' schema, which its plug-in enforces, knows no `skipped` at the root.
+    total = {key: counts[key] for key in ("tests", "failures", "errors")}
+    root = ElementTree.Element("testsuites", {"name": "oracle", **total})
     about = {"name": name, "timestamp": verdict.created[:19], "time": "0"}
     suite = ElementTree.SubElement(root, "testsuite", {**about, **counts})
     properties = ElementTree.SubElement(suite, "properties")

@@ -10,13 +10,13 @@ from __future__ import annotations
 
 import hashlib
 import json
-from functools import cache
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 from oracle.config import line_of
 from oracle.contract import ROOT, Divergence, Verdict, phases
+from oracle.report.clause import headings, titled
 from oracle.report.words import aftermath, apart, place, visible
 
 SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
@@ -87,6 +87,11 @@ def _rules() -> list[dict[str, Any]]:
                 + ("is equal in both stacks" if entry.exact else "differs by rounding alone")
                 + f" (clause {entry.clause} of {SPEC})"
             },
+            # Where the repository is served is not known here, so there is no helpUri.
+            "help": {
+                "text": f"Clause {titled(entry.clause)} of {SPEC} decides which stack is right. "
+                f"`oracle show RUN --phase {entry.name}` shows the place."
+            },
             "defaultConfiguration": {"level": "error"},
             "properties": {"clause": entry.clause},
         }
@@ -97,6 +102,7 @@ def _rules() -> list[dict[str, Any]]:
         "name": "Judged",
         "shortDescription": {"text": "the run could be judged"},
         "fullDescription": {"text": "both legs ended well and every required channel was compared"},
+        "help": {"text": "The sentence says what is missing; no gate passes on such a verdict."},
         "defaultConfiguration": {"level": "error"},
     }
     return [*rules, judged]
@@ -120,8 +126,8 @@ def _result(verdict: Verdict, item: Divergence, config: Path | None) -> dict[str
         "message": {"text": text},
         "locations": [_location(config, _line_of_key(config, item.phase))],
         "relatedLocations": [
-            {"id": 1, "message": {"text": f"clause {item.clause}"}}
-            | _location(ROOT / SPEC, _line_of_clause(item.clause))
+            {"id": 1, "message": {"text": f"clause {titled(item.clause)}"}}
+            | _location(ROOT / SPEC, headings().get(item.clause, (1, ""))[0])
         ],
         "partialFingerprints": {"divergence/v1": _digest(f"{verdict.config['name']}\0{key}")},
         "properties": {"step": item.step, "clause": item.clause, "numLikeIt": item.num_like_it},
@@ -158,13 +164,6 @@ def _location(path: Path | None, line: int) -> dict[str, Any]:
 
 def _line_of_key(config: Path | None, phase: str) -> int:
     return 1 if config is None else line_of(config.read_text("utf-8"), KEYS[phase]) or 1
-
-
-@cache
-def _line_of_clause(clause: str) -> int:
-    lines = (ROOT / SPEC).read_text("utf-8").splitlines()
-    found = (n for n, line in enumerate(lines, start=1) if line.startswith(f"## {clause} "))
-    return next(found, 1)
 
 
 def _digest(text: str) -> str:

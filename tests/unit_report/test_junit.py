@@ -78,3 +78,31 @@ def test_no_text_and_no_ordinary_id_is_written(name):
     shown = render(SCENES[name]().verdict)
     assert CANARY not in shown
     assert not [i for i in IDS if i > 200 and str(i) in shown]
+
+
+# What the schema of Jenkins' xUnit plug-in (junit-10.xsd, public) lets each element have; the
+# plug-in refuses a report with anything else.
+ALLOWED = {
+    "testsuites": ({"name", "time", "tests", "failures", "errors"}, {"testsuite"}),
+    "testsuite": (
+        {"name", "tests", "failures", "errors", "time", "skipped", "timestamp"},
+        {"properties", "testcase"},
+    ),
+    "properties": (set(), {"property"}),
+    "property": ({"name", "value"}, set()),
+    "testcase": ({"name", "time", "classname"}, {"skipped", "error", "failure", "system-out"}),
+    "skipped": ({"type", "message"}, set()),
+    "error": ({"type", "message"}, set()),
+    "failure": ({"type", "message"}, set()),
+    "system-out": (set(), set()),
+}
+
+
+@pytest.mark.parametrize("verdict", ["AGREE", "DIVERGED", "ERROR", "INCONCLUSIVE"])
+def test_jenkins_finds_nothing_that_it_does_not_know(verdict):
+    scene = mask() if verdict == "DIVERGED" else agree()
+    root = ElementTree.fromstring(render(replace(scene.verdict, verdict=verdict, reasons=("no",))))
+    for element in root.iter():
+        attributes, children = ALLOWED[element.tag]
+        assert set(element.attrib) <= attributes
+        assert {child.tag for child in element} <= children

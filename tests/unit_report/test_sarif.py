@@ -93,3 +93,10 @@ def test_no_text_and_no_ordinary_id_is_written(name):
     shown = render(SCENES[name]().verdict, CONFIG)
     assert CANARY not in shown
     assert not [i for i in IDS if i > 200 and str(i) in shown]
+
+
+def test_every_rule_has_the_help_that_code_scanning_demands_with_the_title_of_its_clause():
+    _, plain = run_of(agree().verdict)
+    rules = {rule["id"]: rule["help"]["text"] for rule in plain["tool"]["driver"]["rules"]}
+    assert "Clause S-06 Mask of configs/contract/SPEC.md decides" in rules["mask"]
+    assert all(rules.values())

@@ -8,7 +8,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from oracle.report.html import render
+from oracle.report.html import context, environment, render
 from tests.unit_report.scenes import (
     CANARY,
     CANARY_ID,
@@ -189,3 +189,16 @@ def test_an_example_that_one_leg_lacks_is_left_out():
     shown = page(replace(scene, b=b))
     assert 'class="tokens"' not in shown
     assert EXAMPLE not in shown
+
+
+def test_a_page_around_it_fills_the_block_and_leads_back_to_its_own_address():
+    """What a service does: the same template, extended, with the address of the page."""
+    scene = mask()
+    around = '{% extends "verdict.html.jinja" %}{% block nav %}<nav>all runs</nav>{% endblock %}'
+    template = environment().from_string(around)
+    address = "/runs/83fe"
+    shown = template.render(context(scene.verdict, scene.a, scene.b, reveal=False, base=address))
+    assert "<nav>all runs</nav><header>" in shown
+    links = [a["href"] for tag, a in Elements(shown).found if tag == "a"]
+    assert {link[: len(address) + 1] for link in links if link != "#charts"} == {f"{address}?"}
+    assert shown.count('type="application/json"') == 1

@@ -60,6 +60,7 @@ class RunMap {
     this.svg.replaceChildren();
     this.svg.setAttribute("viewBox", `0 0 ${width} ${this.height}`);
     this.svg.setAttribute("height", this.height);
+    this.cursor = shape(this.svg, "g", { class: "cursor" }); // behind the rows: it hides no step
     this.rows.forEach(({ phase, states }, place) => {
       const y = BETWEEN_ROWS + place * (ROW + BETWEEN_ROWS);
       shape(this.svg, "text", { class: "tick end", x: this.left - 6, y: y + ROW - 0.5 }, phase);
@@ -70,7 +71,6 @@ class RunMap {
       }
     });
     this.frame = shape(this.svg, "g", { class: "frame" });
-    this.cursor = shape(this.svg, "g", { class: "cursor" });
   }
 
   worstOfPixels(states) {
@@ -78,7 +78,7 @@ class RunMap {
     const half = this.width / Math.max(1, this.steps[this.steps.length - 1] - this.steps[0]) / 2;
     states.forEach((state, i) => {
       const at = this.x(i) - this.left;
-      const least = state === PARTED ? 1 : 0.5; // what parted is two pixels wide at least
+      const least = state === PARTED ? 1.5 : 0.5; // what parted is three pixels wide at least
       const from = Math.max(0, Math.round(at - Math.max(half, least)));
       const to = Math.min(worst.length, Math.max(from + 1, Math.round(at + Math.max(half, least))));
       for (let pixel = from; pixel < to; pixel++) worst[pixel] = Math.max(worst[pixel], state);

@@ -46,6 +46,7 @@ bench: install
 	$(BIN)/python -m benchmarks.trace_overhead
 	$(BIN)/python -m benchmarks.double_run
 	$(BIN)/python -m benchmarks.compare_speed
+	$(BIN)/python -m benchmarks.page_speed
 	$(BIN)/python -m benchmarks.long_float64
 	$(BIN)/python -m benchmarks.table
 	$(BIN)/python -m faults --write

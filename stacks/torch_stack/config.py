@@ -1,7 +1,8 @@
 """The run config: TOML bytes to frozen records, every key explicit (S-01).
 
 A record per table of the document, in the order of `run.schema.json`. A number is never read
-from a string, a key that is missing or unknown is an error, and nothing has a default.
+from a string, a key that is missing or unknown is an error, and nothing has a default. Only the
+table `trajectory` may be absent: the run is then free.
 """
 
 import hashlib
@@ -49,7 +50,7 @@ class Model:
 class Train:
     """Precision and size of the run (S-10, S-19)."""
 
-    precision: Literal["float64", "float32"]
+    precision: Literal["float64", "float32", "bfloat16", "bfloat16_pure"]
     num_steps: int
     micro_batch_size: int  # rows
     accumulation_steps: int
@@ -110,6 +111,14 @@ class Runtime:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Trajectory:
+    """Whether one leg takes its states from another (S-30)."""
+
+    mode: Literal["free", "anchored"]
+    anchor_every: int  # steps; 0 exactly when free
+
+
+@dataclass(frozen=True, kw_only=True)
 class Config:
     """A whole run. `root` resolves relative paths; `sha256` is the hash of the document's bytes."""
 
@@ -127,6 +136,7 @@ class Config:
     snapshot: Snapshot
     trace: Trace
     runtime: Runtime
+    trajectory: Trajectory
 
     def resolve(self, path: str) -> Path:
         """An input's path as the config writes it → where it lies."""
@@ -171,6 +181,7 @@ def load_config(path: Path, root: Path) -> Config:
         snapshot=_snapshot(top.table("snapshot", path)),
         trace=_trace(top.table("trace", path)),
         runtime=_runtime(top.table("runtime", path)),
+        trajectory=_trajectory(top, path),
     )
     top.close()
     if config.schedule.warmup_steps >= config.train.num_steps:
@@ -212,7 +223,7 @@ def _model(table: Table) -> Model:
 
 def _train(table: Table) -> Train:
     train = Train(
-        precision=table.choice("precision", "float64", "float32"),
+        precision=table.choice("precision", "float64", "float32", "bfloat16", "bfloat16_pure"),
         num_steps=table.integer("num_steps", 1),
         micro_batch_size=table.integer("micro_batch_size", 1),
         accumulation_steps=table.integer("accumulation_steps", 1),
@@ -274,3 +285,20 @@ def _runtime(table: Table) -> Runtime:
     )
     table.close()
     return runtime
+
+
+def _trajectory(top: Table, path: Path) -> Trajectory:
+    if "trajectory" not in top:
+        return Trajectory(mode="free", anchor_every=0)
+    table = top.table("trajectory", path)
+    trajectory = Trajectory(
+        mode=table.choice("mode", "free", "anchored"),
+        anchor_every=table.integer("anchor_every", 0),
+    )
+    table.close()
+    if (trajectory.mode == "anchored") != (trajectory.anchor_every > 0):
+        raise BadInput(
+            f"S-30: {path} trajectory.mode = {trajectory.mode!r} and trajectory.anchor_every = "
+            f"{trajectory.anchor_every}, but anchor_every is 0 exactly when free; correct one"
+        )
+    return trajectory

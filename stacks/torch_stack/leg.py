@@ -13,8 +13,9 @@ from stacks.torch_stack.errors import BadInput, Interrupted
 from stacks.torch_stack.header import data_facts, header, train_facts
 from stacks.torch_stack.inputs import Inputs, load_inputs, tokenize
 from stacks.torch_stack.numerics import tensors_sha256
+from stacks.torch_stack.precision import PRECISIONS
 from stacks.torch_stack.recorder import Recorder
-from stacks.torch_stack.runtime import DTYPES, prepare_torch
+from stacks.torch_stack.runtime import prepare_torch
 from stacks.torch_stack.snapshot import read_snapshots, write_snapshot
 from stacks.torch_stack.trace import (
     StepLog,
@@ -64,7 +65,7 @@ def train(leg: Leg) -> None:
             "resume it without --no-trace"
         )
     checkpoint = load_checkpoint(
-        config.resolve(config.model.checkpoint), DTYPES[config.train.precision]
+        config.resolve(config.model.checkpoint), PRECISIONS[config.train.precision].held
     )
     inputs = load_inputs(config)
     inputs.tokenizer.check_vocab_size(
@@ -84,7 +85,6 @@ def train(leg: Leg) -> None:
         checkpoint.config_source,
         inputs.tokenizer.source,
         inputs.template_source,
-        config.train.precision,
     )
     m, v = trainer.moments()
     final = {

@@ -53,7 +53,11 @@ def select(labels: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def negative_log_likelihood(logits: Tensor, targets: Tensor) -> Tensor:
-    """`sum of -log softmax(logits[r])[targets[r]]`; (R, V) and (R,) → a scalar."""
+    """`sum of -log softmax(logits[r])[targets[r]]`; (R, V) and (R,) → a scalar.
+
+    Logits of bfloat16 are widened to float32 (S-19).
+    """
+    logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
     return F.cross_entropy(logits, targets, reduction="sum")
 
 

@@ -34,7 +34,9 @@ class Recorder:
         self._add(t, "m", m)
         self._add(t, "v", v)
         after = trainer.trainable
-        self._add(t, "update", {name: after[name] - old for name, old in self._before.items()})
+        self._add(
+            t, "update", {name: _difference(after[name], old) for name, old in self._before.items()}
+        )
         self._add(t, "param", trainer.parameters)
         self._before = {}
 
@@ -49,3 +51,8 @@ class Recorder:
                 sha256=tensor_sha256(named[name]) if hashed else None,
             )
             self._table.add(row)
+
+
+def _difference(new: Tensor, old: Tensor) -> Tensor:
+    wide = torch.promote_types(new.dtype, torch.float32)
+    return new.to(wide) - old.to(wide)  # exact for what is held in bfloat16

@@ -7,8 +7,7 @@ import torch
 
 from stacks.torch_stack.config import Config, Runtime
 from stacks.torch_stack.errors import BadInput
-
-DTYPES = {"float64": torch.float64, "float32": torch.float32}
+from stacks.torch_stack.precision import PRECISIONS
 
 
 def prepare_process(threads: int) -> None:
@@ -25,15 +24,22 @@ def prepare_torch(config: Config) -> torch.device:
     device = _device(runtime)
     torch.set_num_threads(runtime.threads)
     # Also scalars that PyTorch makes on its own, as AdamW's increment, keep the precision (S-19)
-    torch.set_default_dtype(DTYPES[config.train.precision])
+    precision = PRECISIONS[config.train.precision]
+    torch.set_default_dtype(precision.wide)
     torch.set_float32_matmul_precision("highest")  # no TF32, no bfloat16
     torch.backends.cuda.matmul.allow_tf32 = False
     torch.backends.cudnn.allow_tf32 = False
+    torch.backends.cuda.matmul.allow_bf16_reduced_precision_reduction = False
     if device.type == "cuda":
         torch.backends.cudnn.benchmark = False
         torch.use_deterministic_algorithms(True)
     if runtime.compile and device.type == "cpu":
         _demand_compiler()
+    if runtime.compile and precision.is_rounded:
+        from torch._inductor import config as inductor
+
+        # A fused kernel would leave out the roundings in between, which S-19 demands
+        inductor.emulate_precision_casts = True
     return device
 
 

@@ -29,6 +29,9 @@ class Table:
             )
         return self._values.pop(key)
 
+    def __contains__(self, key: str) -> bool:
+        return key in self._values
+
     def close(self) -> None:
         """Refuse what was not read."""
         if self._values:

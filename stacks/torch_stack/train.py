@@ -16,9 +16,15 @@ from torch import Tensor
 from stacks.torch_stack.batch import BatchStream, Shape, build_batch
 from stacks.torch_stack.config import Config
 from stacks.torch_stack.encode import Tokens
-from stacks.torch_stack.loss import MicroBatch, micro_batch_sum, micro_batches
+from stacks.torch_stack.loss import (
+    MicroBatch,
+    micro_batch_sum,
+    micro_batches,
+    negative_log_likelihood,
+)
 from stacks.torch_stack.numerics import global_norm
-from stacks.torch_stack.runtime import DTYPES
+from stacks.torch_stack.precision import PRECISIONS, dtype_name
+from stacks.torch_stack.rounded import hold_gradients, sum_gradients_in_float32, widen_gradients
 from stacks.torch_stack.snapshot import Snapshot
 from stacks.torch_stack.update import (
     apply_update,
@@ -74,10 +80,10 @@ class Trainer:
         device: torch.device,
     ) -> None:
         self.config, self.checkpoint, self.device = config, checkpoint, device
-        self.dtype = DTYPES[config.train.precision]
+        self.precision = PRECISIONS[config.train.precision]
         self.num_steps = config.train.num_steps
         self.model = build_model(
-            checkpoint, config.model.attention, config.data.max_length, self.dtype, device
+            checkpoint, config.model.attention, config.data.max_length, self.precision, device
         )
         self.parameters = dict(self.model.named_parameters())
         self.optimizer = build_optimizer(self.parameters, config.optimizer)
@@ -89,6 +95,7 @@ class Trainer:
             padding_side=config.data.padding_side,
             pad_multiple=config.data.pad_multiple,
         )
+        self._is_pure = self.precision.held == torch.bfloat16
         self._examples = examples["train"]
         self.stream = BatchStream(self._examples, config, shape)
         self.steps_per_epoch = self.stream.steps_per_epoch
@@ -111,6 +118,9 @@ class Trainer:
         )
         if watch is not None:
             watch.before_clipping(t, self)
+        if self._is_pure:
+            widen_gradients(self.trainable.values())
+            grads = self.grads()
         scale_gradients(list(grads.values()), factor)
         apply_update(self.optimizer, rate)
         if watch is not None:
@@ -136,7 +146,9 @@ class Trainer:
 
     def _backward(self, micros: Sequence[MicroBatch], num_targets: int) -> float:
         """Add up the gradient of `S / n` over the micro-batches; returns the loss (S-14)."""
-        total = torch.zeros((), dtype=self.dtype, device=self.device)
+        total = torch.zeros((), dtype=self.precision.wide, device=self.device)
+        if self._is_pure:
+            sum_gradients_in_float32(self.trainable.values())
         for micro in micros:
             share = self._sum(self.model, micro) / num_targets
             if share.requires_grad:  # not when everything is frozen
@@ -144,7 +156,9 @@ class Trainer:
             total += share.detach()
         if not micros:
             for one in self.trainable.values():
-                one.grad = torch.zeros_like(one)
+                one.grad = torch.zeros_like(one, dtype=self.precision.wide)
+        if self._is_pure:
+            hold_gradients(self.trainable.values())
         return float(total)
 
     def grads(self) -> dict[str, Tensor]:
@@ -187,7 +201,7 @@ class Trainer:
         two = torch.zeros((1, 2), dtype=torch.int32, device=self.device)
         hidden = self.model.hidden(two, two + 1, two)
         logits = self.model.logits_of(hidden[0])
-        loss = torch.nn.functional.cross_entropy(logits, two[0].long())
+        loss = negative_log_likelihood(logits, two[0].long())
         named = {
             "param": next(iter(self.parameters.values())),
             "activation": hidden,
@@ -200,7 +214,7 @@ class Trainer:
             first = next(iter(self.trainable.values()))
             named["grad"] = torch.autograd.grad(loss, first)[0]
             named["moment"] = self.optimizer.state[first]["exp_avg"]
-        return {kind: str(one.dtype).removeprefix("torch.") for kind, one in named.items()}
+        return {kind: dtype_name(one.dtype) for kind, one in named.items()}
 
     def state(self, num_updates: int) -> Snapshot:
         """The state after `num_updates` updates, as live tensors."""

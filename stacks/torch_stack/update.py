@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from stacks.torch_stack.config import Optimizer, Schedule
 from stacks.torch_stack.errors import BadInput
+from stacks.torch_stack.rounded import AdamW
 
 CLIP_EPSILON = 1e-6  # S-16
 
@@ -86,7 +87,8 @@ def build_optimizer(
             members = groups[decays(name, parameter, settings.decay)]["params"]
             assert isinstance(members, list)
             members.append(parameter)
-    optimizer = torch.optim.AdamW(
+    is_rounded = any(one.dtype == torch.bfloat16 for one in parameters.values())
+    optimizer = (AdamW if is_rounded else torch.optim.AdamW)(
         list(groups.values()),
         lr=settings.learning_rate,
         betas=(settings.beta1, settings.beta2),

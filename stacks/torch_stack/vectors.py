@@ -24,8 +24,9 @@ from stacks.torch_stack.inputs import load_inputs, tokenize
 from stacks.torch_stack.loss import loss_from_logits, micro_batch_sum, micro_batches
 from stacks.torch_stack.model import CausalLM
 from stacks.torch_stack.numerics import Sketcher, Statistics, global_norm, tensors_sha256
+from stacks.torch_stack.precision import PRECISIONS, Precision
 from stacks.torch_stack.render import Template
-from stacks.torch_stack.runtime import DTYPES, prepare_torch
+from stacks.torch_stack.runtime import prepare_torch
 from stacks.torch_stack.tokenizer import load_tokenizer
 from stacks.torch_stack.tokens import encode_conversations
 from stacks.torch_stack.train import Trainer
@@ -47,7 +48,7 @@ class Case:
     kind: str
     input: Mapping[str, Any]
     folder: Path
-    dtype: torch.dtype
+    precision: Precision
 
     def __getitem__(self, key: str) -> Any:
         if key not in self.input:
@@ -60,7 +61,7 @@ class Case:
 
     def tensor(self, values: object) -> Tensor:
         """Nested lists → a tensor in the case's precision; "NaN" and its like are numbers."""
-        return torch.from_numpy(np.array(values, np.float64)).to(self.dtype)
+        return torch.from_numpy(np.array(values, np.float64)).to(self.precision.held)
 
     def tensors(self, named: Mapping[str, object]) -> dict[str, Tensor]:
         """Named nested lists → named tensors."""
@@ -88,14 +89,16 @@ def answer_file(source: Path, target: Path) -> None:
 
 def answer(case: Mapping[str, Any], folder: Path) -> dict[str, object]:
     """One case → its name and output; a refusal is an output too."""
-    dtype = DTYPES[case["input"].get("precision", case.get("precision", "float64"))]
+    precision = PRECISIONS[case["input"].get("precision", case.get("precision", "float64"))]
     default = torch.get_default_dtype()
-    torch.set_default_dtype(dtype)
+    torch.set_default_dtype(precision.wide)
     try:
         kind = case["kind"]
         if kind not in _KINDS:
             raise BadInput(f"S-27: {kind!r} is no kind of case; use one of {', '.join(_KINDS)}")
-        output = _KINDS[kind](Case(kind=kind, input=case["input"], folder=folder, dtype=dtype))
+        output = _KINDS[kind](
+            Case(kind=kind, input=case["input"], folder=folder, precision=precision)
+        )
     except BadInput as error:
         return {"name": case["name"], "error": str(error)}
     finally:
@@ -208,10 +211,10 @@ def _describe_batch(batch: Batch) -> dict[str, object]:
 
 
 def _load_model(case: Case) -> CausalLM:
-    checkpoint = load_checkpoint(case.path("checkpoint"), case.dtype)
+    checkpoint = load_checkpoint(case.path("checkpoint"), case.precision.held)
     num_positions = int(case.integers("positions").max()) + 1
     return build_model(
-        checkpoint, case["attention"], num_positions, case.dtype, torch.device("cpu")
+        checkpoint, case["attention"], num_positions, case.precision, torch.device("cpu")
     )
 
 
@@ -310,7 +313,7 @@ def _training(case: Case) -> dict[str, object]:
     config = load_config(path, path.parent)
     device = prepare_torch(config)
     checkpoint = load_checkpoint(
-        config.resolve(config.model.checkpoint), DTYPES[config.train.precision]
+        config.resolve(config.model.checkpoint), PRECISIONS[config.train.precision].held
     )
     inputs = load_inputs(config)
     inputs.tokenizer.check_vocab_size(checkpoint.config.vocab_size, path)

@@ -17,6 +17,7 @@ from torch import Tensor
 from stacks.torch_stack.architecture import ModelConfig, parse_model_config
 from stacks.torch_stack.errors import BadInput
 from stacks.torch_stack.model import CausalLM
+from stacks.torch_stack.precision import Precision, dtype_name
 
 _SINGLE, _INDEX = "model.safetensors", "model.safetensors.index.json"
 _DTYPES = {"F64", "F32", "F16", "BF16"}
@@ -32,7 +33,7 @@ class Checkpoint:
     config: ModelConfig
     config_source: bytes
     config_sha256: str
-    tensors: Mapping[str, Tensor]  # in the run's precision
+    tensors: Mapping[str, Tensor]  # in the dtype that the run holds them in
     files_sha256: Mapping[str, str]  # name of each file of weights → hash of its bytes
 
 
@@ -65,11 +66,11 @@ def build_model(
     checkpoint: Checkpoint,
     attention: Literal["eager", "fused"],
     num_positions: int,
-    dtype: torch.dtype,
+    precision: Precision,
     device: torch.device,
 ) -> CausalLM:
     """The model of a checkpoint, its parameters named and shaped as S-13 says."""
-    model = CausalLM(checkpoint.config, attention, num_positions, dtype)
+    model = CausalLM(checkpoint.config, attention, num_positions, precision)
     expected = {name: list(one.shape) for name, one in model.named_parameters()}
     given = _without_tied_head(checkpoint) if checkpoint.config.tied else checkpoint.tensors
     for name in sorted(expected.keys() | given.keys()):
@@ -99,13 +100,13 @@ def write_checkpoint(
     config_source: bytes,
     tokenizer_source: bytes,
     template_source: bytes,
-    precision: str,
 ) -> None:
     """The final parameters in the layout they came in, with what a loader needs beside them."""
     from safetensors.torch import save_file
 
     folder.mkdir(exist_ok=True)
     config = json.loads(config_source)
+    precision = dtype_name(next(iter(tensors.values())).dtype)
     config["dtype"] = precision
     if "torch_dtype" in config:
         config["torch_dtype"] = precision

@@ -194,7 +194,7 @@ def small_run(tmp_path: Path) -> Run:
         tables = {name: dict(table) for name, table in CONFIG.items()}
         for key, value in changes.items():
             table, _, name = key.partition("__")
-            tables[table][name] = value
+            tables.setdefault(table, {})[name] = value
         (tmp_path / "train.jsonl").write_text(conversations("t", 11))
         (tmp_path / "eval.jsonl").write_text(conversations("v", 6))
         (tmp_path / "edge.jsonl").write_text(conversations("x", 2))

@@ -73,7 +73,7 @@ WRONG: list[tuple[str, Any]] = [
     ("data__packing", 0),
     ("data__mask", "All"),
     ("train__num_steps", 0),
-    ("train__precision", "bfloat16"),
+    ("train__precision", "float16"),
     ("runtime__threads", 0),
     ("runtime__device", "tpu"),
     ("model__attention", "flash"),
@@ -92,6 +92,37 @@ def test_a_wrong_value_is_refused_as_the_schema_refuses_it(
     tables[table][name] = value
     document = {"contract": "1", "name": "small", "seed": 5, **tables}
     assert not jsonschema.Draft202012Validator(SCHEMA).is_valid(document)
+
+
+def test_a_config_without_a_trajectory_is_free(small_run: Run) -> None:
+    path = small_run()
+    assert vars(load_config(path, path.parent).trajectory) == {"mode": "free", "anchor_every": 0}
+    path = small_run(trajectory__mode="free", trajectory__anchor_every=0)
+    assert load_config(path, path.parent).trajectory.mode == "free"
+    path = small_run(trajectory__mode="anchored", trajectory__anchor_every=3)
+    assert load_config(path, path.parent).trajectory.anchor_every == 3
+
+
+@pytest.mark.parametrize(
+    ("table", "message"),
+    [
+        ({"mode": "anchored", "anchor_every": 0}, "'anchored' and trajectory.anchor_every = 0"),
+        ({"mode": "free", "anchor_every": 2}, "'free' and trajectory.anchor_every = 2"),
+        ({"mode": "tied", "anchor_every": 2}, "mode = 'tied'"),
+        ({"mode": "anchored"}, "lacks the key 'anchor_every'"),
+        ({"mode": "anchored", "anchor_every": 2.0}, "anchor_every = 2.0"),
+        ({"mode": "free", "anchor_every": 0, "more": 1}, "unknown key 'more'"),
+    ],
+)
+def test_a_wrong_trajectory_is_refused_as_the_schema_refuses_it(
+    small_run: Run, table: dict[str, Any], message: str
+) -> None:
+    path = small_run(**{f"trajectory__{key}": value for key, value in table.items()})
+    with pytest.raises(BadInput, match=message):
+        load_config(path, path.parent)
+    document = {"contract": "1", "name": "small", "seed": 5, **CONFIG, "trajectory": table}
+    is_valid = jsonschema.Draft202012Validator(SCHEMA).is_valid(document)
+    assert is_valid == isinstance(table.get("anchor_every"), float)  # 2.0 is an integer there
 
 
 @pytest.mark.parametrize("value", [2**63, 10**400, 3.0])

@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from stacks.torch_stack.model import CausalLM
+from stacks.torch_stack.precision import PRECISIONS, dtype_name
 from stacks.torch_stack.weights import build_model, load_checkpoint
 
 from .conftest import MODEL, write_model
@@ -29,7 +30,10 @@ Array = npt.NDArray[np.float64]
 def load(
     folder: Path, dtype: torch.dtype, attention: Literal["eager", "fused"] = "eager"
 ) -> CausalLM:
-    return build_model(load_checkpoint(folder, dtype), attention, 16, dtype, torch.device("cpu"))
+    precision = PRECISIONS[dtype_name(dtype)]
+    return build_model(
+        load_checkpoint(folder, dtype), attention, 16, precision, torch.device("cpu")
+    )
 
 
 def inputs(seed: int = 0) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:

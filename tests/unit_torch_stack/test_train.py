@@ -13,7 +13,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from stacks.torch_stack import model as model_module
 from stacks.torch_stack.config import load_config
 from stacks.torch_stack.inputs import load_inputs, tokenize
-from stacks.torch_stack.runtime import DTYPES, prepare_torch
+from stacks.torch_stack.precision import PRECISIONS
+from stacks.torch_stack.runtime import prepare_torch
 from stacks.torch_stack.train import Trainer
 from stacks.torch_stack.weights import load_checkpoint
 
@@ -31,7 +32,7 @@ def build(path: Path) -> Trainer:
     config = load_config(path, path.parent)
     device = prepare_torch(config)
     checkpoint = load_checkpoint(
-        config.resolve(config.model.checkpoint), DTYPES[config.train.precision]
+        config.resolve(config.model.checkpoint), PRECISIONS[config.train.precision].held
     )
     inputs = load_inputs(config)
     examples = tokenize(inputs, None, lambda: None)

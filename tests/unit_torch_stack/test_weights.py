@@ -11,6 +11,7 @@ from safetensors.torch import load_file, save_file
 
 from stacks.torch_stack.errors import BadInput
 from stacks.torch_stack.model import CausalLM
+from stacks.torch_stack.precision import PRECISIONS, dtype_name
 from stacks.torch_stack.weights import build_model, load_checkpoint, write_checkpoint
 
 from .conftest import MODEL, write_model
@@ -20,7 +21,8 @@ GATE = "model.layers.1.mlp.gate_proj.weight"
 
 
 def load(folder: Path, dtype: torch.dtype = torch.float64) -> CausalLM:
-    return build_model(load_checkpoint(folder, dtype), "eager", 8, dtype, torch.device("cpu"))
+    precision = PRECISIONS[dtype_name(dtype)]
+    return build_model(load_checkpoint(folder, dtype), "eager", 8, precision, torch.device("cpu"))
 
 
 @pytest.mark.parametrize("config", [MODEL, UNTIED, {**MODEL, "model_type": "qwen2"}])
@@ -120,7 +122,7 @@ def test_a_written_checkpoint_is_read_by_transformers(tmp_path: Path) -> None:
     tensors = write_model(tmp_path / "in", MODEL)
     source = (tmp_path / "in/config.json").read_bytes()
     out = tmp_path / "out"
-    write_checkpoint(out, tensors, source, b"{}", b"template\n", "float32")
+    write_checkpoint(out, tensors, source, b"{}", b"template\n")
     model = AutoModelForCausalLM.from_pretrained(out)
     for name, one in tensors.items():
         assert torch.equal(model.state_dict()[name], one)

@@ -58,12 +58,10 @@ def bands(verdict: Verdict, a: Trace, b: Trace) -> Bands:
     The floor that `verdict.floor` names is used as far as it holds for the two traces.
     """
     try:
-        tolerances = _tolerances(verdict)
-        floor = _floor(verdict, a, b)
+        tolerances, floor, exact = judged_by(verdict, a, b)
     except OracleError as error:
         return Bands(curves={}, note=f"No tolerance band is drawn: {error}")
     frame = align_steps(a, b)
-    exact = verdict.purpose == "self" and floor is None
     curves = {}
     near: list[Closest] = []
     for found in scalar_cells(frame):
@@ -77,6 +75,15 @@ def bands(verdict: Verdict, a: Trace, b: Trace) -> Bands:
     return Bands(
         curves=curves, note=None, closest=max(near, key=lambda one: one.share, default=None)
     )
+
+
+def judged_by(verdict: Verdict, a: Trace, b: Trace) -> tuple[Tolerances, Floor | None, bool]:
+    """Return rules and floor that the verdict names, and whether nothing may differ at all.
+
+    Raises OracleError when a file is gone or has changed since.
+    """
+    floor = _floor(verdict, a, b)
+    return _tolerances(verdict), floor, verdict.purpose == "self" and floor is None
 
 
 def _closest(found: Cells, allowed: Array) -> list[Closest]:

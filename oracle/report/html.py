@@ -21,6 +21,7 @@ from markupsafe import Markup, escape
 
 from oracle.align import example_rows
 from oracle.contract import Divergence, Verdict, phases
+from oracle.errors import OracleError
 from oracle.report import words
 from oracle.report.bands import Bands, bands
 from oracle.report.clause import titled
@@ -28,6 +29,9 @@ from oracle.report.data import page_data
 from oracle.report.facts import Row, echo_rows, flat_texts, provenance_rows
 from oracle.report.json import encode
 from oracle.report.series import paired
+from oracle.report.tensors import Row as TensorRow
+from oracle.report.tensors import Tensors
+from oracle.report.tensors import tensors as tensors_of
 from oracle.report.tokens import MAX_CELLS, Example, Names, example
 from oracle.trace import Trace
 
@@ -38,7 +42,7 @@ SCRIPTS = (
 )
 MAX_PAGE_BYTES = 1_000_000
 BYTES_OF_PAGE = 120_000  # style, script, headline, strip, divergences
-BYTES_OF_FACT, BYTES_OF_CELL, BYTES_OF_PIECE = 140, 330, 120
+BYTES_OF_FACT, BYTES_OF_CELL, BYTES_OF_PIECE = 300, 330, 120
 GLYPHS = {
     "agree": "✓",
     "diverged": "✕",
@@ -76,7 +80,9 @@ def context(
     echo = echo_rows(*traces) if traces else []
     provenance = provenance_rows(verdict, a, b)
     examples = _examples(verdict, *traces, reveal=reveal) if traces else []
-    room = MAX_PAGE_BYTES - _num_bytes([*echo, *provenance], examples)
+    tensors = _tensors(verdict, *traces) if traces else None
+    rows: list[Row | TensorRow] = [*echo, *provenance, *(tensors.rows if tensors else ())]
+    room = MAX_PAGE_BYTES - _num_bytes(rows, examples)
     style = (PAGE / "page.css").read_text("utf-8")
     script = "\n".join((PAGE / name).read_text("utf-8") for name in SCRIPTS)
     series = paired(*traces) if traces and any(t.steps.height for t in traces) else None
@@ -92,6 +98,7 @@ def context(
         "provenance": provenance,
         "floor": flat_texts(verdict.floor["provenance"]) if verdict.floor else {},
         "examples": examples,
+        "tensors": tensors,
         "has_steps": series is not None,
         "band_note": band.note,
         "reveal": reveal,
@@ -106,7 +113,14 @@ def context(
     }
 
 
-def _num_bytes(facts: Sequence[Row], examples: Sequence[ShownExample]) -> int:
+def _tensors(verdict: Verdict, a: Trace, b: Trace) -> Tensors | None:
+    try:
+        return tensors_of(verdict, a, b)
+    except OracleError:
+        return None  # the note on the bands says why
+
+
+def _num_bytes(facts: Sequence[Row | TensorRow], examples: Sequence[ShownExample]) -> int:
     """Bytes that the page takes without its curves, rather too many than too few."""
     texts = sum(len(row.name) + len(row.a) + len(row.b) for row in facts)
     pieces = sum(

@@ -10,11 +10,13 @@ from playwright.sync_api import expect
 
 from oracle.report.html import render
 from oracle.verdict import judge
+from tests.browser.test_access import violations
 from tests.unit_oracle_judge.conftest import floor_of, pair
 from tests.unit_oracle_judge.synthetic import NAMES, read
 from tests.unit_report.scenes import Scene
 
 STEP = 2
+TENSOR = "model.layers.2.mlp.up_proj.weight"
 
 
 @dataclass(frozen=True)
@@ -51,6 +53,11 @@ def plant(made, what):
         step["examples"][0], step["examples"][1] = step["examples"][1], step["examples"][0]
     elif what == "lr":
         step["lr"] *= 1.5
+    elif what == "grad":
+        for row in made["tensors"]:
+            if (row["kind"], row["step"], row["name"]) == ("grad", 4, TENSOR):
+                row["sketch"] = [2 * bucket for bucket in row["sketch"]]
+                row["norm"] *= 2
     elif what in ("loss", "grad_norm"):
         for later in made["steps"][STEP:]:
             later[what] *= 1.01
@@ -141,6 +148,29 @@ def test_a_fault_of_numbers_shows_its_curve_and_its_row(name, judged, open_page)
     assert panel.locator("path.first").count() == 1
     assert panel.locator(".dots.over").count() == 1
     assert panel.locator(".readout .over").count() == 1
+
+
+def test_a_fault_of_one_tensor_shows_it_among_the_others(judged, open_page):
+    page = open_page(judged("grad")).page
+    assert (
+        page.locator("h1")
+        .inner_text()
+        .startswith(f"torch and jax part in grad at step 4, {TENSOR}")
+    )
+    section = page.locator("#tensors")
+    assert section.locator("h2").inner_text() == "Tensors of grad at step 4: 1 of 6 part"
+    assert section.bounding_box()["y"] < page.locator("#charts").bounding_box()["y"]
+    rows = section.locator("tbody tr:visible")
+    assert rows.count() == 1
+    assert rows.locator("th").inner_text() == TENSOR
+    assert rows.locator(".relative").inner_text().strip() == "0.5"  # |x - 2x| / |2x|
+    section.locator("input").uncheck()
+    names = rows.locator("th").all_inner_texts()
+    assert names.index("model.layers.2.mlp.up_proj.weight") < names.index(
+        "model.layers.10.mlp.up_proj.weight"
+    )
+    assert len(names) == 6
+    assert violations(page) == []
 
 
 def test_an_order_that_differs_is_red_in_the_map_at_its_step(judged, open_page):

@@ -18,16 +18,15 @@ from oracle.config import RunConfig, load_config, parse_toml
 from oracle.document import violation
 from oracle.errors import ConfigError
 from oracle.files import read_bytes
-from oracle.tolerance import load_tolerances
+from oracle.gate.refusal import (
+    check_mode,
+    check_rules,
+    check_texts,
+    check_waiver,
+    with_dates_as_text,
+)
 
 Mode = Literal["train", "render"]
-TRAIN_ONLY = (
-    "tolerances",
-    "min_steps",
-    "max_mean_relative_loss_difference",
-    "max_relative_loss_difference",
-)
-PATTERNS = ("field", "example", "tensor", "at_most", "consequences")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -110,10 +109,10 @@ class Policy:
 def load_policy(path: Path, *, today: date) -> Policy:
     """Read a policy; raises ConfigError at its first fault. Its paths start from its own folder."""
     content = read_bytes(path, "policy", ConfigError)
-    table = _with_dates_as_text(parse_toml(content, path))
+    table = with_dates_as_text(parse_toml(content, path))
     if (reason := violation(table, "policy", reveal=True)) is not None:
         raise ConfigError(f"{path}: {reason} (policy.schema.json).")
-    _check_texts(table, path, "")
+    check_texts(table, path, "")
     required = tuple(
         _required(row, path, f"required.{place}") for place, row in enumerate(table["required"])
     )
@@ -150,10 +149,10 @@ def _required(row: Mapping[str, Any], path: Path, where: str) -> Required:
             f"{path}: {where}.stacks names {first!r} twice: a stack compared with itself never "
             "satisfies a gate."
         )
-    _check_mode(row, path, where)
+    check_mode(row, path, where)
     tolerances = path.parent / row["tolerances"] if "tolerances" in row else None
     if tolerances is not None:
-        _check_rules(tolerances, config, path, where)
+        check_rules(tolerances, config, path, where)
     if row.get("min_steps", 0) > config.num_steps:
         raise ConfigError(
             f"{path}: {where}.min_steps is {row['min_steps']} and {config.path} makes "
@@ -170,35 +169,6 @@ def _required(row: Mapping[str, Any], path: Path, where: str) -> Required:
         max_relative_loss_difference=row.get("max_relative_loss_difference"),
         agreement=_agreements(row, path, where),
     )
-
-
-def _check_mode(row: Mapping[str, Any], path: Path, where: str) -> None:
-    given = [key for key in TRAIN_ONLY if key in row]
-    if row["mode"] == "render" and given:
-        raise ConfigError(f"{path}: {where} is of mode render, which has no {given[0]}.")
-    missing = [key for key in TRAIN_ONLY if key not in row]
-    if row["mode"] == "train" and missing:
-        raise ConfigError(f"{path}: {where} lacks {', '.join(missing)}; mode train needs them.")
-    limits = [row[key] for key in TRAIN_ONLY[2:] if key in row]
-    for key in TRAIN_ONLY[2:]:
-        if key in row and not math.isfinite(row[key]):
-            raise ConfigError(f"{path}: {where}.{key} is {row[key]} and should be a number.")
-    if limits and limits[0] > limits[1]:
-        raise ConfigError(
-            f"{path}: {where}: the mean may be {limits[0]:g} and the largest {limits[1]:g}; a mean "
-            "is never larger, so that limit could not fail."
-        )
-
-
-def _check_rules(tolerances: Path, config: RunConfig, path: Path, where: str) -> None:
-    rules = load_tolerances(tolerances)
-    if rules.precision != config.precision:
-        raise ConfigError(
-            f"{path}: {where}.tolerances is for {rules.precision} and {config.path} runs in "
-            f"{config.precision}."
-        )
-    if weak := rules.weaknesses():
-        raise ConfigError(f"{path}: {where}.tolerances: {weak[0]}.")
 
 
 def _agreements(row: Mapping[str, Any], path: Path, where: str) -> Mapping[str, Agreement]:
@@ -225,6 +195,7 @@ def _waiver(
         raise ConfigError(
             f"{path}: {where}.expires is {row['expires']}, which is no day."
         ) from None
+    check_waiver(row, path, where)
     waiver = Waiver(**{**row, "expires": expires})
     if not any(waiver.concerns(one) for one in required):
         mode = "" if waiver.mode is None else f" of mode {waiver.mode}"
@@ -238,39 +209,4 @@ def _waiver(
             f"{path}: {where} expires on {expires}; longest_waiver_days lets a waiver last until "
             f"{latest} at most."
         )
-    if (waiver.phase is None) == (waiver.threshold is None):
-        raise ConfigError(f"{path}: {where} must name a phase or a threshold, and not both.")
-    given = [key for key in PATTERNS if key in row]
-    if waiver.threshold is not None and (waiver.up_to is None or given):
-        what = f"has {given[0]}, which is of a phase" if given else "lacks up_to"
-        raise ConfigError(f"{path}: {where} {what}; a threshold is waived up to a number.")
-    if waiver.phase is not None and waiver.up_to is not None:
-        raise ConfigError(f"{path}: {where} has up_to, which is of a threshold, not of a phase.")
-    if waiver.up_to is not None and not math.isfinite(waiver.up_to):
-        raise ConfigError(f"{path}: {where}.up_to is {waiver.up_to} and should be a number.")
-    if waiver.phase == "echo" and waiver.field is None:
-        raise ConfigError(
-            f"{path}: {where} waives echo as a whole; name the field, as the verdict names it."
-        )
     return waiver
-
-
-def _with_dates_as_text(value: Any) -> Any:
-    """JSON Schema knows no date: one of TOML becomes its ISO text."""
-    if isinstance(value, dict):
-        return {key: _with_dates_as_text(entry) for key, entry in value.items()}
-    if isinstance(value, list):
-        return [_with_dates_as_text(entry) for entry in value]
-    return value.isoformat() if hasattr(value, "isoformat") else value
-
-
-def _check_texts(value: Any, path: Path, where: str) -> None:
-    """Refuse a text of blanks: an owner, a reason or a name that says nothing."""
-    if isinstance(value, dict):
-        for key, entry in value.items():
-            _check_texts(entry, path, f"{where}.{key}" if where else key)
-    elif isinstance(value, list):
-        for place, entry in enumerate(value):
-            _check_texts(entry, path, f"{where}.{place}")
-    elif isinstance(value, str) and not value.strip():
-        raise ConfigError(f"{path}: {where} is blank.")

@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 TYPED := oracle stacks tests/reference faults benchmarks tools \
 	data/clinical data/smollm2 data/tokenizers data/checkpoints
 
-.PHONY: install browser demo check test bench docs clean
+.PHONY: install browser demo check test bench docs gate clean
 
 install: $(VENV)/.installed
 
@@ -50,6 +50,11 @@ bench: install
 	$(BIN)/python -m benchmarks.long_float64
 	$(BIN)/python -m benchmarks.table
 	$(BIN)/python -m faults --write
+
+# What CI does before a merge, on the commit that is checked out.
+gate: install
+	for step in render calibrate run gate; do \
+		ORACLE_CONFIG=configs/runs/clinical-demo.toml ci/steps.sh $$step || exit; done
 
 # The documentation, built into site/; it opens from the disk.
 docs: install

@@ -228,3 +228,29 @@ def test_an_unknown_step_is_told(project: Project) -> None:
     done = project.step("deploy")
     assert done.returncode == 2
     assert "known are settings, install, render" in done.stderr
+
+
+@pytest.mark.slow
+def test_the_project_gates_itself_here_as_there(tmp_path: Path) -> None:
+    """The steps of both files on the demo and the project's own policy, in a clone of HEAD."""
+    clone = tmp_path / "clone"
+    subprocess.run(["git", "clone", "-q", str(ROOT), str(clone)], check=True)
+    launcher = tmp_path / "oracle"
+    launcher.write_text(
+        f"#!{sys.executable}\nimport sys\nsys.path.insert(0, {str(clone)!r})\n"
+        "from oracle.cli import main\nmain(prog_name='oracle')\n"
+    )
+    launcher.chmod(0o755)
+    own = document(".github/workflows/gate.yml")["jobs"]["gate"]["steps"][-1]["with"]
+    environment = os.environ | {
+        "ORACLE": str(launcher),
+        "ORACLE_CONFIG": own["config"],
+        "ORACLE_POLICY": own["policy"],
+        "PYTHONPATH": str(clone),
+    }
+    for name in (name for name in action_verbs() if name not in ("settings", "install")):
+        argv = [str(clone / "ci" / "steps.sh"), name]
+        done = subprocess.run(argv, cwd=clone, env=environment, capture_output=True, text=True)
+        assert done.returncode == 0, (name, done.stdout, done.stderr)
+    line = (clone / "oracle-report" / "gate.txt").read_text("utf-8")
+    assert line.startswith("GATE PASS  clinical-demo AGREE 60 steps")

@@ -53,23 +53,35 @@ def calibrate(
     out: Path,
     on_progress: Progress,
     variants: Sequence[str] = VARIANTS,
+    bases: Mapping[str, Trace] | None = None,
     limits: Limits | None = None,
     view: View = no_view,
 ) -> Path:
     """Measure the floor of a config and write it into `out/floors`; returns the file.
 
     Each stack is held against itself in `variants` beside the base run: fewer give a smaller floor.
+    `bases` are traces of the base run that are there already, by the stack that each names.
     What finished before a stop is kept and goes on with the next call. Raises LegError when a leg
     fails. `on_progress` gets a line when a variant begins and ends.
     """
     config = load_config(config_path)
+    if bases is not None:
+        _check_bases(bases, config, stacks)
     rules = load_tolerances(default_file(config.precision))
     if not rules.trajectory:
         on_progress(f"the floor of a {config.precision} run is for step 0 alone: {rules.file}")
     floors = out / "floors"
     with scratch_folder(config, stacks, floors) as scratch:
         noise = _measure(
-            config, stacks, scratch, rules.guard, variants, on_progress, limits=limits, view=view
+            config,
+            stacks,
+            scratch,
+            rules.guard,
+            variants,
+            on_progress,
+            bases=bases,
+            limits=limits,
+            view=view,
         )
         path = write_floor(
             floors,
@@ -137,11 +149,15 @@ def _measure(
     variants: Sequence[str],
     on_progress: Progress,
     *,
+    bases: Mapping[str, Trace] | None,
     limits: Limits | None,
     view: View,
 ) -> Mapping[str, Noise]:
-    configs = write_variants(config, scratch, variants)
-    bases: Mapping[str, Trace] = {}
+    configs = dict(write_variants(config, scratch, variants))
+    if bases is None:
+        bases = {}
+    else:
+        del configs["base"]
     cells: dict[str, dict[str, Sequence[Cells]]] = {}
     exact: dict[str, bool] = {}
     for place, variant in enumerate(configs, start=1):
@@ -174,6 +190,21 @@ def _measure(
         )
         for stack, base in bases.items()
     }
+
+
+def _check_bases(bases: Mapping[str, Trace], config: RunConfig, stacks: Sequence[Stack]) -> None:
+    """Refuse a run of another config, or one that a stack of this calibration has no part in."""
+    for trace in bases.values():
+        if (found := trace.header["config_sha256"]) != config.sha256:
+            raise ConfigError(
+                f"{trace.path} is of a config with the hash {found[:12]} and {config.path} has "
+                f"{config.sha256[:12]}; give a run of this config as the base (--base)."
+            )
+    if missing := sorted({stack.name for stack in stacks} - bases.keys()):
+        raise ConfigError(
+            f"the base run has the stacks {', '.join(sorted(bases))} and not "
+            f"{', '.join(missing)} (--base)."
+        )
 
 
 def _check_same_program(variant: str, base: Trace, other: Trace, scratch: Path) -> None:

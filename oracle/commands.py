@@ -21,6 +21,7 @@ from oracle.double_run import (
     judge_run,
     reopen,
     resume_command,
+    traces_of,
     write_reports,
 )
 from oracle.errors import ConfigError, OracleError
@@ -101,6 +102,7 @@ def calibrate(
     stacks_file: Path,
     out: Path,
     variants: str,
+    base: str | None,
     stall_seconds: float,
 ) -> int:
     """`oracle calibrate`: returns 0, or 130 when it was stopped."""
@@ -117,6 +119,7 @@ def calibrate(
             out=out,
             on_progress=lambda line: _print(errors, line),
             variants=names,
+            bases=None if base is None else traces_of(find_run(base, out)),
             limits=Limits(stall_seconds=stall_seconds),
             view=lambda: progress_view(errors, num_steps=config.num_steps),
         )

@@ -124,6 +124,17 @@ def judge_run(run: Run, ends: tuple[LegEnd, ...], judging: Judging) -> Judged:
     return Judged(run=run, verdict=verdict, traces=(a, b))
 
 
+def traces_of(run: Run) -> dict[str, Trace]:
+    """Return the traces of a finished run by the stack that each names; raises TraceError."""
+    traces = []
+    for name in run.manifest.legs:
+        trace, error = _read(run, name)
+        if trace is None:
+            raise TraceError(f"leg {name} of {run.path.name}: {error}")
+        traces.append(trace)
+    return {trace.header["provenance"]["stack"]: trace for trace in traces}
+
+
 def _changed_inputs(run: Run, traces: tuple[Trace, Trace]) -> str | None:
     """Say when both legs read the same bytes and these are not those that were checked."""
     bundle = read_bundle(run.path / "bundle" / "bundle.json")

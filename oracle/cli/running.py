@@ -72,6 +72,11 @@ def check(config: Path, stacks: str, stacks_file: Path) -> None:
     show_default=True,
     help="What to run; fewer than all give a smaller floor, which is stricter.",
 )
+@click.option(
+    "--base",
+    metavar="RUN",
+    help="Take the legs of this finished run of CONFIG as the base; they are not run again.",
+)
 @option.stall_seconds
 def calibrate(config: Path, **options: Any) -> None:
     """Measure the noise floor of CONFIG: what each stack does to itself when rounding changes.
@@ -81,6 +86,7 @@ def calibrate(config: Path, **options: Any) -> None:
     \b
     oracle calibrate configs/runs/clinical-demo.toml
     oracle calibrate configs/runs/clinical-epoch.toml --variants base,ulp
+    oracle calibrate configs/runs/clinical-epoch.toml --variants base,ulp --base latest
     """
     from oracle.commands import calibrate as command
 

@@ -11,7 +11,7 @@ import subprocess
 import sys
 import tomllib
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +31,7 @@ from oracle.perturb import move_weights, write_variants
 from oracle.progress import OnProgress
 from oracle.scratch import scratch_folder
 from oracle.stacks import Stack
+from oracle.variant import no_view, run_variant, variant_legs
 
 FAKE = Path(__file__).with_name("fake_stack.py")
 DEMO = ROOT / "configs" / "runs" / "clinical-demo.toml"
@@ -161,6 +162,28 @@ def test_a_calibration_that_broke_off_goes_on_and_measures_the_same(
     for key in ("stacks", "contributions", "num_steps"):
         assert again[key] == whole[key]
     assert not breakable.scratch(), "nothing is left behind"
+
+
+def test_the_legs_of_a_finished_run_serve_as_the_base_and_are_not_run_again(
+    config: Path, breakable: Breakable, tmp_path: Path
+) -> None:
+    whole = json.loads(breakable.calibrate(config, ("ulp",)).read_text())
+    (tmp_path / "run").mkdir()
+    legs = [
+        replace(leg, config=config)
+        for leg in variant_legs("finished", breakable.stacks, tmp_path / "run")
+    ]
+    bases = run_variant("finished", legs, limits=None, view=no_view)
+    breakable.log.unlink()
+    again = json.loads(breakable.calibrate(config, ("ulp",), bases=bases).read_text())
+    assert breakable.starts() == {"ulp torch", "ulp jax"}
+    for key in ("stacks", "contributions", "num_steps"):
+        assert again[key] == whole[key]
+    with pytest.raises(ConfigError, match="has the stacks jax and not torch"):
+        breakable.calibrate(config, ("ulp",), bases={"jax": bases["jax"]})
+    config.write_text(config.read_text() + "\n")
+    with pytest.raises(ConfigError, match="give a run of this config as the base"):
+        breakable.calibrate(config, ("ulp",), bases=bases)
 
 
 def test_a_full_disk_is_told_with_the_weights_that_it_had_no_room_for(

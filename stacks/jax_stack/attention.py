@@ -1,12 +1,17 @@
 """Two implementations of one attention (S-12): `eager` and `fused`.
 
 B rows, T positions, H query heads, G key/value heads, R = H / G, K head width
+
+Scores and softmax are in float32 or wider; the weights are rounded to the dtype of q before they
+meet v, and so is the sum (S-19). The fused form rounds weights that are not normalised yet.
 """
 
 import jax
 import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Bool, Float
+
+from .precision import round_to, wide_dtype
 
 HIGHEST = lax.Precision.HIGHEST  # no TF32 (S-19)
 KEY_BLOCK = 64  # keys that the fused form takes at a time
@@ -23,10 +28,11 @@ def attend_eager(
     Query head n uses key/value head n // R: the query heads of one group are neighbours.
     """
     q_grouped = _group(q, k.shape[2])  # (B, T, G, R, K)
-    scores = jnp.einsum("btgrk,bsgk->bgrts", q_grouped, k, precision=HIGHEST) * _scale(q)
+    scores = _wide_einsum("btgrk,bsgk->bgrts", q_grouped, k) * _scale(q)
     scores = jnp.where(allowed[:, None, None], scores, -jnp.inf)
-    weights = jax.nn.softmax(scores, axis=-1)
-    return jnp.einsum("bgrts,bsgk->btgrk", weights, v, precision=HIGHEST).reshape(q.shape)
+    weights = round_to(jax.nn.softmax(scores, axis=-1), q.dtype)
+    output = _wide_einsum("bgrts,bsgk->btgrk", weights, v).reshape(q.shape)
+    return round_to(output, q.dtype)
 
 
 def attend_fused(
@@ -53,7 +59,7 @@ def attend_fused(
     ) -> tuple[tuple[Array, Array, Array], None]:
         highest, total, output = carry  # (B, G, R, T), the same, (B, G, R, T, K)
         k_block, v_block, allowed_block = block
-        scores = jnp.einsum("btgrk,bsgk->bgrts", q_grouped, k_block, precision=HIGHEST) * _scale(q)
+        scores = _wide_einsum("btgrk,bsgk->bgrts", q_grouped, k_block) * _scale(q)
         is_allowed = allowed_block[:, None, None]
         now = lax.stop_gradient(
             jnp.maximum(highest, jnp.max(scores, axis=-1, where=is_allowed, initial=-jnp.inf))
@@ -66,17 +72,27 @@ def attend_fused(
         )
         correction = jnp.exp(highest - shift)
         total = total * correction + jnp.sum(weights, axis=-1)
-        added = jnp.einsum("bgrts,bsgk->bgrtk", weights, v_block, precision=HIGHEST)
+        added = _wide_einsum("bgrts,bsgk->bgrtk", round_to(weights, q.dtype), v_block)
         return (now, total, output * correction[..., None] + added), None
 
     shape = (q.shape[0], *q_grouped.shape[2:4], q.shape[1])  # (B, G, R, T)
+    wide = wide_dtype(q.dtype)
     start = (
-        jnp.full(shape, -jnp.inf, q.dtype),
-        jnp.zeros(shape, q.dtype),
-        jnp.zeros((*shape, q.shape[3]), q.dtype),
+        jnp.full(shape, -jnp.inf, wide),
+        jnp.zeros(shape, wide),
+        jnp.zeros((*shape, q.shape[3]), wide),
     )
     (_, total, output), _ = lax.scan(add_block, start, (k_blocks, v_blocks, allowed_blocks))
-    return jnp.moveaxis(output / total[..., None], 3, 1).reshape(q.shape)
+    return round_to(jnp.moveaxis(output / total[..., None], 3, 1).reshape(q.shape), q.dtype)
+
+
+def _wide_einsum(
+    subscripts: str, x: Float[Array, "..."], y: Float[Array, "..."]
+) -> Float[Array, "..."]:
+    """The product of two arrays, accumulated in float32 or wider and not rounded yet."""
+    return jnp.einsum(
+        subscripts, x, y, precision=HIGHEST, preferred_element_type=wide_dtype(x.dtype)
+    )
 
 
 def _key_blocks(
@@ -91,7 +107,7 @@ def _group(q: Float[Array, "B T H K"], num_kv_heads: int) -> Float[Array, "B T G
 
 
 def _scale(q: Float[Array, "B T H K"]) -> Float[Array, ""]:
-    return jnp.asarray(1 / q.shape[3] ** 0.5, dtype=q.dtype)
+    return jnp.asarray(1 / q.shape[3] ** 0.5, dtype=wide_dtype(q.dtype))
 
 
 ATTENTIONS = {"eager": attend_eager, "fused": attend_fused}

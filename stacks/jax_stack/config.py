@@ -1,7 +1,7 @@
 """The run config: a TOML file to frozen records (S-01).
 
-Every key is required, unknown keys are errors, nothing has a default. The annotations below are the
-schema; schema.py reads them.
+Every key is required but the table `trajectory`, unknown keys are errors, nothing else has a
+default. The annotations below are the schema; schema.py reads them.
 """
 
 import hashlib
@@ -54,7 +54,7 @@ class ModelConfig:
 class TrainConfig:
     """Precision and amount of work."""
 
-    precision: Literal["float64", "float32"]
+    precision: Literal["float64", "float32", "bfloat16", "bfloat16_pure"]
     num_steps: Positive
     micro_batch_size: Positive  # rows
     accumulation_steps: Positive
@@ -115,8 +115,16 @@ class RuntimeConfig:
 
 
 @dataclass(frozen=True, kw_only=True)
+class TrajectoryConfig:
+    """Whether a follower takes its state from a leader (S-30)."""
+
+    mode: Literal["free", "anchored"]
+    anchor_every: Count  # steps; 0 exactly when free
+
+
+@dataclass(frozen=True, kw_only=True)
 class RunConfig:
-    """A whole run."""
+    """A whole run; a key with a default may be absent."""
 
     contract: Literal["1"]
     name: Annotated[str, Pattern(regex=r"[a-z0-9][a-z0-9-]{0,63}")]
@@ -130,6 +138,7 @@ class RunConfig:
     snapshot: SnapshotConfig
     trace: TraceConfig
     runtime: RuntimeConfig
+    trajectory: TrajectoryConfig = TrajectoryConfig(mode="free", anchor_every=0)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -174,5 +183,11 @@ def load_config(path: Path, root: Path) -> LoadedConfig:
         raise BadInput(
             f"{path}: schedule.warmup_steps is below train.num_steps (S-01), "
             f"but {run.schedule.warmup_steps} is not below {run.train.num_steps}"
+        )
+    trajectory = run.trajectory
+    if (trajectory.mode == "free") != (trajectory.anchor_every == 0):
+        raise BadInput(
+            f"{path}: trajectory.anchor_every is 0 exactly when trajectory.mode is free (S-01), "
+            f"but they are {trajectory.anchor_every} and {trajectory.mode}; change one"
         )
     return LoadedConfig(run=run, path=path, root=root, sha256=hashlib.sha256(data).hexdigest())

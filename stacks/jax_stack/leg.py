@@ -5,7 +5,6 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jaxtyping import Array, Float
 
 from .batch import Batch, Position, RowLayout, Tokens, TrainingData, eval_batches
@@ -19,6 +18,7 @@ from .model import (
     parameter_shapes,
     with_parameters,
 )
+from .precision import PRECISIONS
 from .prepare import LoadedInputs
 from .snapshot import Snapshot
 from .splits import Splits
@@ -81,7 +81,8 @@ def make_leg(
     run = config.run
     model = abstract_model(checkpoint.architecture)
     shapes = parameter_shapes(model)
-    values = match_tensors(checkpoint, shapes, np.dtype(run.train.precision))
+    precision = PRECISIONS[run.train.precision]
+    values = match_tensors(checkpoint, shapes, precision.held)
     initial = {name: jnp.asarray(value) for name, value in values.items()}
     check_frozen(shapes, run.optimizer.frozen)
     trainable_names = [name for name in shapes if is_trainable(name, run.optimizer.frozen)]
@@ -101,7 +102,7 @@ def make_leg(
         optimizer=optimizer,
         attention=run.model.attention,
         clip_norm=run.optimizer.clip_norm,
-        precision=run.train.precision,
+        precision=precision,
         frozen={name: params[name] for name in shapes if name not in trainable},
     )
     return Leg(
@@ -197,9 +198,12 @@ def _dtype_facts(leg: Leg, arrays: StepArrays) -> dict[str, str]:
 
     def taps(params: Params) -> tuple[Float[Array, "B T D"], Float[Array, "B T V"]]:
         live = with_parameters(trainer.model, params)
-        dtype = params["model.norm.weight"].dtype
         context = make_context(
-            live.architecture, micro.segments, micro.positions, trainer.attention, dtype
+            live.architecture,
+            micro.segments,
+            micro.positions,
+            trainer.attention,
+            trainer.precision,
         )
         hidden = live.hidden(micro.input_ids, context)
         return hidden, live.logits(hidden)

@@ -5,10 +5,12 @@
 
 A module is made abstract (`abstract_model`), its parameters are read off it by name, and
 `forward` puts arrays in their place: what the step computes with is what the module declares.
+Modules hand on values in the dtype of their input; a parameter is rounded to it where it enters,
+and every output once (S-19). What a deep trace records passes through `Context.tap` (S-28).
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import jax
 import jax.numpy as jnp
@@ -18,6 +20,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from .architecture import Architecture
 from .attention import ATTENTIONS, HIGHEST
+from .precision import Precision, round_to, wide_dtype, widen
 
 Params = dict[str, Array]  # Hugging Face name -> array in the checkpoint's shape
 
@@ -36,8 +39,21 @@ class Linear(nnx.Module):
 
     def __call__(self, x: Float[Array, "*B in"]) -> Float[Array, "*B out"]:
         """Applies the module."""
-        y = jnp.einsum("...i,oi->...o", x, self.weight[...], precision=HIGHEST)
-        return y + self.bias[...] if hasattr(self, "bias") else y
+        y = product(x, self.weight[...])
+        if hasattr(self, "bias"):
+            y = y + widen(round_to(self.bias[...], x.dtype))
+        return round_to(y, x.dtype)
+
+
+def product(x: Float[Array, "*B in"], weight: Float[Array, "out in"]) -> Float[Array, "*B out"]:
+    """x Wᵀ, accumulated in float32 or wider and not rounded yet."""
+    return jnp.einsum(
+        "...i,oi->...o",
+        x,
+        round_to(weight, x.dtype),
+        precision=HIGHEST,
+        preferred_element_type=wide_dtype(x.dtype),
+    )
 
 
 class Embedding(nnx.Module):
@@ -46,9 +62,9 @@ class Embedding(nnx.Module):
     def __init__(self, num_rows: int, features: int) -> None:
         self.weight = _empty(num_rows, features)
 
-    def __call__(self, ids: Int[Array, "B T"]) -> Float[Array, "B T D"]:
-        """Applies the module."""
-        return self.weight[...][ids]
+    def __call__(self, ids: Int[Array, "B T"], dtype: np.dtype) -> Float[Array, "B T D"]:
+        """The rows of `ids`, in `dtype`."""
+        return round_to(self.weight[...][ids], dtype)
 
 
 class RMSNorm(nnx.Module):
@@ -60,8 +76,10 @@ class RMSNorm(nnx.Module):
 
     def __call__(self, x: Float[Array, "*B D"]) -> Float[Array, "*B D"]:
         """Applies the module."""
-        mean_square = jnp.mean(jnp.square(x), axis=-1, keepdims=True)
-        return self.weight[...] * (x / jnp.sqrt(mean_square + self.epsilon))
+        wide = widen(x)
+        mean_square = jnp.mean(jnp.square(wide), axis=-1, keepdims=True)
+        normalised = round_to(wide / jnp.sqrt(mean_square + self.epsilon), x.dtype)
+        return multiply(round_to(self.weight[...], x.dtype), normalised)
 
 
 class Attention(nnx.Module):
@@ -76,12 +94,15 @@ class Attention(nnx.Module):
 
     def __call__(self, x: Float[Array, "B T D"], context: "Context") -> Float[Array, "B T D"]:
         """Applies the module."""
+        projections = (self.q_proj, self.k_proj, self.v_proj)
         q, k, v = (
-            self._heads(projection(x)) for projection in (self.q_proj, self.k_proj, self.v_proj)
+            self._heads(context.tap(name, projection(x)))
+            for name, projection in zip("qkv", projections, strict=True)
         )
-        q, k = rotate(q, context.cos, context.sin), rotate(k, context.cos, context.sin)
-        output = ATTENTIONS[context.attention](q, k, v, context.allowed)
-        return self.o_proj(output.reshape(*x.shape[:2], -1))
+        q = context.tap("q_rope", rotate(q, context.cos, context.sin))
+        k = context.tap("k_rope", rotate(k, context.cos, context.sin))
+        output = context.tap("attention", ATTENTIONS[context.attention](q, k, v, context.allowed))
+        return context.tap("attention_out", self.o_proj(output.reshape(*x.shape[:2], -1)))
 
     def _heads(self, x: Float[Array, "B T HK"]) -> Float[Array, "B T H K"]:
         return x.reshape(*x.shape[:2], -1, self.head_dim)
@@ -95,10 +116,11 @@ class FeedForward(nnx.Module):
         self.up_proj = Linear(a.hidden_size, a.intermediate_size, bias=False)
         self.down_proj = Linear(a.intermediate_size, a.hidden_size, bias=False)
 
-    def __call__(self, x: Float[Array, "B T D"]) -> Float[Array, "B T D"]:
+    def __call__(self, x: Float[Array, "B T D"], context: "Context") -> Float[Array, "B T D"]:
         """Applies the module."""
-        gate = self.gate_proj(x)
-        return self.down_proj(gate * jax.nn.sigmoid(gate) * self.up_proj(x))
+        activated = silu(context.tap("gate", self.gate_proj(x)))
+        up = context.tap("up", self.up_proj(x))
+        return context.tap("down", self.down_proj(context.tap("act", multiply(activated, up))))
 
 
 class Layer(nnx.Module):
@@ -112,8 +134,10 @@ class Layer(nnx.Module):
 
     def __call__(self, x: Float[Array, "B T D"], context: "Context") -> Float[Array, "B T D"]:
         """Applies the module."""
-        h = x + self.self_attn(self.input_layernorm(x), context)
-        return h + self.mlp(self.post_attention_layernorm(h))
+        a = context.tap("input_norm", self.input_layernorm(x))
+        h = context.tap("middle", add(x, self.self_attn(a, context)))
+        m = context.tap("post_norm", self.post_attention_layernorm(h))
+        return context.tap("out", add(h, self.mlp(m, context)))
 
 
 class Decoder(nnx.Module):
@@ -126,10 +150,10 @@ class Decoder(nnx.Module):
 
     def __call__(self, input_ids: Int[Array, "B T"], context: "Context") -> Float[Array, "B T D"]:
         """Applies the module."""
-        h = self.embed_tokens(input_ids)
-        for layer in self.layers:
-            h = layer(h, context)
-        return self.norm(h)
+        h = context.tap("embed", self.embed_tokens(input_ids, context.dtype))
+        for number, layer in enumerate(self.layers):
+            h = layer(h, context.within(f"layers.{number}."))
+        return context.tap("norm", self.norm(h))
 
 
 class LanguageModel(nnx.Module):
@@ -148,20 +172,38 @@ class LanguageModel(nnx.Module):
     def logits(self, hidden: Float[Array, "B T D"]) -> Float[Array, "B T V"]:
         """Scores of every token as the next one."""
         if self.architecture.tied:
-            return jnp.einsum(
-                "...i,oi->...o", hidden, self.model.embed_tokens.weight[...], precision=HIGHEST
-            )
+            return round_to(product(hidden, self.model.embed_tokens.weight[...]), hidden.dtype)
         return self.lm_head(hidden)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Context:
-    """What all layers share; `allowed[b, i, j]`: position i sees j."""
+    """What all layers share.
+
+    Attributes:
+        allowed: `allowed[b, i, j]`: position i sees j.
+        dtype: of the values that modules hand on.
+        taps: name -> value of everything that passed `tap` (B, T, width); None: nothing is kept.
+        prefix: of the names, where the context is that of a layer.
+    """
 
     cos: Float[Array, "B T half"]
     sin: Float[Array, "B T half"]
     allowed: Bool[Array, "B T T"]
     attention: str
+    dtype: np.dtype
+    taps: Params | None = None
+    prefix: str = ""
+
+    def within(self, prefix: str) -> "Context":
+        """The same, for a part whose names begin with `prefix`."""
+        return replace(self, prefix=prefix)
+
+    def tap(self, name: str, value: Float[Array, "B T *width"]) -> Float[Array, "B T *width"]:
+        """`value` itself, kept on the way where taps are wanted (S-28); heads are concatenated."""
+        if self.taps is not None:
+            self.taps[self.prefix + name] = value.reshape(*value.shape[:2], -1)
+        return value
 
 
 def make_context(
@@ -169,7 +211,8 @@ def make_context(
     segments: Int[Array, "B T"],
     positions: Int[Array, "B T"],
     attention: str,
-    dtype: jnp.dtype,
+    precision: Precision,
+    taps: Params | None = None,
 ) -> Context:
     """Rotary tables, from float64 rounded once, and the causal mask in segments (S-12)."""
     theta = a.rope_base ** (-2 * np.arange(a.head_dim // 2, dtype=np.float64) / a.head_dim)
@@ -177,20 +220,39 @@ def make_context(
     length = segments.shape[1]
     causal = jnp.tril(jnp.ones((length, length), dtype=bool))
     return Context(
-        cos=jnp.cos(angles).astype(dtype),
-        sin=jnp.sin(angles).astype(dtype),
+        cos=jnp.cos(angles).astype(precision.wide),
+        sin=jnp.sin(angles).astype(precision.wide),
         allowed=causal & (segments[:, :, None] == segments[:, None, :]),
         attention=attention,
+        dtype=precision.activation,
+        taps=taps,
     )
+
+
+def add(x: Float[Array, "*shape"], y: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
+    """x + y, rounded once."""
+    return round_to(widen(x) + widen(y), x.dtype)
+
+
+def multiply(x: Float[Array, "*#shape"], y: Float[Array, "*#shape"]) -> Float[Array, "*#shape"]:
+    """x · y, rounded once."""
+    return round_to(widen(x) * widen(y), x.dtype)
+
+
+def silu(x: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
+    """x / (1 + exp(-x)), rounded once."""
+    gate = widen(x)
+    return round_to(gate * jax.nn.sigmoid(gate), x.dtype)
 
 
 def rotate(
     x: Float[Array, "B T H K"], cos: Float[Array, "B T half"], sin: Float[Array, "B T half"]
 ) -> Float[Array, "B T H K"]:
     """RoPE over halves, not neighbours: the pair of x_c is x_{c+K/2} (S-12)."""
-    first, second = jnp.split(x, 2, axis=-1)
+    first, second = jnp.split(widen(x), 2, axis=-1)
     cos, sin = cos[:, :, None], sin[:, :, None]  # the same for every head
-    return jnp.concatenate([first * cos - second * sin, second * cos + first * sin], axis=-1)
+    rotated = jnp.concatenate([first * cos - second * sin, second * cos + first * sin], axis=-1)
+    return round_to(rotated, x.dtype)
 
 
 def abstract_model(architecture: Architecture) -> LanguageModel:
@@ -222,9 +284,10 @@ def forward(
     segments: Int[Array, "B T"],
     positions: Int[Array, "B T"],
     attention: str,
+    precision: Precision,
+    taps: Params | None = None,
 ) -> Float[Array, "B T V"]:
-    """The logits of a micro-batch."""
+    """The logits of a micro-batch; `taps` is filled with what S-28 names, if it is given."""
     live = with_parameters(model, params)
-    dtype = params["model.norm.weight"].dtype
-    context = make_context(model.architecture, segments, positions, attention, dtype)
-    return live.logits(live.hidden(input_ids, context))
+    context = make_context(model.architecture, segments, positions, attention, precision, taps)
+    return context.tap("logits", live.logits(live.hidden(input_ids, context)))

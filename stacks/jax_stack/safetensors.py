@@ -5,31 +5,78 @@ A file is 8 bytes of little-endian header length, a JSON header
 """
 
 import hashlib
+import io
 import json
 import math
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 
 from .errors import BadInput
+from .precision import BFLOAT16
 
-ITEM_BYTES = {"F64": 8, "F32": 4, "F16": 2, "BF16": 2}
-NAMES = {np.dtype("<f8"): "F64", np.dtype("<f4"): "F32"}
-DTYPES = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "BF16": "<u2"}
+DTYPES = {
+    "F64": np.dtype("<f8"),
+    "F32": np.dtype("<f4"),
+    "F16": np.dtype("<f2"),
+    "BF16": BFLOAT16,
+    "I32": np.dtype("<i4"),
+}
+NAMES = {dtype: name for name, dtype in DTYPES.items()}
+FLOATING = ("F64", "F32", "F16", "BF16")  # what S-13 allows
 MAX_HEADER_BYTES = 100_000_000
 
 
 @dataclass(frozen=True, kw_only=True)
 class TensorFile:
-    """Tensors by name (bfloat16 widened to float32), string metadata, hash of the bytes."""
+    """Tensors by name, string metadata, hash of the bytes."""
 
     tensors: dict[str, np.ndarray]
     metadata: dict[str, str]
     sha256: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Entry:
+    """Where a tensor stands in a file: `offset` is that of its first byte."""
+
+    dtype: np.dtype
+    shape: tuple[int, ...]
+    offset: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class TensorIndex:
+    """The header of a file that is whole; its tensors are read one at a time."""
+
+    path: Path
+    entries: dict[str, Entry]
+    metadata: dict[str, str]
+
+    def read(self, name: str) -> np.ndarray:
+        """The values of a tensor.
+
+        Raises:
+            BadInput: the file was replaced or cut since its header was read.
+        """
+        entry = self.entries[name]
+        count = math.prod(entry.shape)
+        try:
+            values = np.fromfile(self.path, entry.dtype, count=count, offset=entry.offset)
+        except OSError as error:
+            raise BadInput(
+                f"{self.path}: {name} cannot be read ({error.strerror}); restore the file"
+            ) from error
+        if values.size != count:
+            raise BadInput(
+                f"{self.path}: {name} has {values.size} of its {count} values: the file was cut "
+                "while it was read; fetch it again"
+            )
+        return values.reshape(entry.shape)
 
 
 def read_tensors(path: Path) -> TensorFile:
@@ -41,30 +88,61 @@ def read_tensors(path: Path) -> TensorFile:
     try:
         data = path.read_bytes()
     except OSError as error:
-        raise BadInput(
-            f"{path}: the tensors cannot be read ({error.strerror}); check the checkpoint"
-        ) from error
-    header, start = _read_header(data, path)
+        raise _unreadable(path, error) from error
+    index = _read_index(io.BytesIO(data), len(data), path, FLOATING)
+    tensors = {
+        name: np.frombuffer(
+            data, entry.dtype, count=math.prod(entry.shape), offset=entry.offset
+        ).reshape(entry.shape)
+        for name, entry in index.entries.items()
+    }
+    digest = hashlib.sha256(data).hexdigest()
+    return TensorFile(tensors=tensors, metadata=index.metadata, sha256=digest)
+
+
+def open_tensors(path: Path, dtypes: tuple[str, ...] = FLOATING) -> TensorIndex:
+    """Reads the header of a file of tensors in `dtypes`, and no tensor.
+
+    Raises:
+        BadInput: the file cannot be read, is truncated, or has a malformed header.
+    """
+    try:
+        with path.open("rb") as file:
+            return _read_index(file, os.fstat(file.fileno()).st_size, path, dtypes)
+    except OSError as error:
+        raise _unreadable(path, error) from error
+
+
+def _unreadable(path: Path, error: OSError) -> BadInput:
+    return BadInput(f"{path}: the tensors cannot be read ({error.strerror}); check the path")
+
+
+def _read_index(file: IO[bytes], size: int, path: Path, dtypes: tuple[str, ...]) -> TensorIndex:
+    header, start = _read_header(file, size, path)
     metadata = header.pop("__metadata__", {})
-    tensors = {name: _read_tensor(name, entry, data, start, path) for name, entry in header.items()}
-    used = sum(tensor["data_offsets"][1] - tensor["data_offsets"][0] for tensor in header.values())
-    if start + used != len(data):
+    if not isinstance(metadata, dict):
+        raise BadInput(f"{path}: the metadata of a safetensors file are an object; fetch it again")
+    entries, used = {}, 0
+    for name, entry in header.items():
+        entries[name] = _parse_entry(name, entry, size, start, path, dtypes)
+        used += entry["data_offsets"][1] - entry["data_offsets"][0]
+    if start + used != size:
         raise BadInput(
-            f"{path}: the header describes {start + used} bytes, the file has {len(data)}; fetch "
-            "it again"
+            f"{path}: the header describes {start + used} bytes, the file has {size}; fetch it "
+            "again"
         )
-    return TensorFile(tensors=tensors, metadata=metadata, sha256=hashlib.sha256(data).hexdigest())
+    return TensorIndex(path=path, entries=entries, metadata=metadata)
 
 
-def _read_header(data: bytes, path: Path) -> tuple[dict[str, Any], int]:
-    length = int.from_bytes(data[:8], "little")
-    if len(data) < 8 or length > min(len(data) - 8, MAX_HEADER_BYTES):
+def _read_header(file: IO[bytes], size: int, path: Path) -> tuple[dict[str, Any], int]:
+    length = int.from_bytes(file.read(8), "little")
+    if size < 8 or length > min(size - 8, MAX_HEADER_BYTES):
         raise BadInput(
-            f"{path}: the header has {length} bytes, the file {len(data)}: it is truncated; "
-            "fetch it again"
+            f"{path}: the header has {length} bytes, the file {size}: it is truncated; fetch it "
+            "again"
         )
     try:
-        header = json.loads(data[8 : 8 + length])
+        header = json.loads(file.read(length))
     except (ValueError, RecursionError) as error:
         raise BadInput(
             f"{path}: the header of a safetensors file is JSON, this one is not; fetch it again"
@@ -74,37 +152,38 @@ def _read_header(data: bytes, path: Path) -> tuple[dict[str, Any], int]:
     return header, 8 + length
 
 
-def _read_tensor(name: str, entry: Any, data: bytes, start: int, path: Path) -> np.ndarray:
+def _parse_entry(
+    name: str, entry: Any, size: int, start: int, path: Path, dtypes: tuple[str, ...]
+) -> Entry:
     try:
         dtype, shape, (begin, end) = entry["dtype"], tuple(entry["shape"]), entry["data_offsets"]
-        num_bytes = math.prod(shape) * ITEM_BYTES[dtype] if dtype in ITEM_BYTES else None
-        inside = 0 <= begin <= end <= len(data) - start
+        num_bytes = math.prod(shape) * DTYPES[dtype].itemsize if dtype in dtypes else None
+        inside = 0 <= begin <= end <= size - start
     except (KeyError, TypeError, ValueError) as error:
         raise BadInput(
             f"{path}: the entry of {name} needs dtype, shape and data_offsets; fetch it again"
         ) from error
     if num_bytes is None:
-        raise BadInput(f"{path}: {name} has the dtype {dtype}; S-13 allows {', '.join(ITEM_BYTES)}")
+        raise BadInput(
+            f"{path}: {name} has the dtype {dtype}; here are allowed {', '.join(dtypes)}"
+        )
     if not inside:
         raise BadInput(
-            f"{path}: {name} ends at byte {start + end}, the file has {len(data)}: it is "
-            "truncated; fetch it again"
+            f"{path}: {name} ends at byte {start + end}, the file has {size}: it is truncated; "
+            "fetch it again"
         )
     if end - begin != num_bytes:
         raise BadInput(
             f"{path}: {name} of shape {list(shape)} takes {num_bytes} bytes, its entry says "
             f"{end - begin}"
         )
-    values = np.frombuffer(data, dtype=DTYPES[dtype], count=math.prod(shape), offset=start + begin)
-    if dtype == "BF16":  # the upper half of a float32
-        values = (values.astype("<u4") << 16).view("<f4")
-    return values.reshape(shape)
+    return Entry(dtype=DTYPES[dtype], shape=shape, offset=start + begin)
 
 
 def write_tensors(
     path: Path, tensors: Mapping[str, np.ndarray], metadata: Mapping[str, str]
 ) -> None:
-    """Writes F64 or F32 tensors in the order of `tensors`, mode 0600, synced to the disk."""
+    """Writes tensors in the order of `tensors`, mode 0600, synced to the disk."""
     header: dict[str, Any] = {"__metadata__": dict(metadata)}
     offset = 0
     for name, values in tensors.items():
@@ -120,6 +199,7 @@ def write_tensors(
     with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
         file.write(len(text).to_bytes(8, "little") + text)
         for values in tensors.values():
-            file.write(np.ascontiguousarray(values).data if values.size else b"")
+            # As bytes: bfloat16 is no type of Python's buffers.
+            file.write(np.ascontiguousarray(values).reshape(-1).view(np.uint8).data)
         file.flush()
         os.fsync(file.fileno())

@@ -1,12 +1,12 @@
 """Values of a TOML document as the types that annotations state (S-01).
 
 `Literal` is an enumeration, `Annotated[number, Bound]` a limit, a dataclass a table in which every
-key is required and no other allowed.
+key is required, unless its field has a default, and no other allowed.
 """
 
 import math
 import re
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import MISSING, dataclass, fields, is_dataclass
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from .errors import BadInput
@@ -83,7 +83,7 @@ def _convert_table(value: Any, record: Any, path: str, key: str) -> Any:
             raise BadInput(
                 f"{path}: `{prefix}{name}` is not a key of a run config (S-01); remove it"
             )
-    for name in names:
+    for name in [field.name for field in fields(record) if field.default is MISSING]:
         if name not in value:
             raise BadInput(
                 f"{path}: `{prefix}{name}` is required and missing (S-01: nothing has a "
@@ -91,7 +91,7 @@ def _convert_table(value: Any, record: Any, path: str, key: str) -> Any:
             )
     hints = get_type_hints(record, include_extras=True)
     return record(
-        **{name: convert(value[name], hints[name], path, prefix + name) for name in names}
+        **{name: convert(value[name], hints[name], path, prefix + name) for name in value}
     )
 
 

@@ -19,11 +19,12 @@ from .batch import Batch
 from .loss import count_targets, mean_of, sum_of_nll
 from .model import LanguageModel, Params, forward
 from .numerics import global_norm, narrower_than
+from .precision import Precision, round_all, widen_all
 from .update import Optimizer, OptState, clip_factor
 
 
 class Scalars(NamedTuple):
-    """What a step tells of itself; the loss in the run's precision, the others in float64."""
+    """What a step tells of itself; the loss in `Precision.wide`, the others in float64."""
 
     loss: Float[Array, ""]
     grad_norm: Float[Array, ""]
@@ -55,14 +56,28 @@ def arrays_of(batch: Batch) -> StepArrays:
 
 
 def loss_and_grads(
-    model: LanguageModel, attention: str, trainable: Params, frozen: Params, arrays: StepArrays
+    model: LanguageModel,
+    attention: str,
+    precision: Precision,
+    trainable: Params,
+    frozen: Params,
+    arrays: StepArrays,
 ) -> tuple[Float[Array, ""], Params]:
-    """S / n over all micro-batches and its gradient, one micro-batch in memory at a time (S-14)."""
+    """S / n over all micro-batches and its gradient, one micro-batch in memory at a time (S-14).
+
+    The gradients are summed in float32 or wider and rounded once to what they are held in (S-19).
+    """
     count = count_targets(arrays.labels)
 
     def part_of_loss(params: Params, micro: StepArrays) -> tuple[Array, Array]:
         logits = forward(
-            model, params | frozen, micro.input_ids, micro.segments, micro.positions, attention
+            model,
+            params | frozen,
+            micro.input_ids,
+            micro.segments,
+            micro.positions,
+            attention,
+            precision,
         )
         total = sum_of_nll(logits, micro.labels)
         return mean_of(total, count), total
@@ -70,13 +85,35 @@ def loss_and_grads(
     def add_micro_batch(
         carry: tuple[Array, Params], micro: StepArrays
     ) -> tuple[tuple[Array, Params], None]:
-        (_, total), grads = jax.value_and_grad(part_of_loss, has_aux=True)(trainable, micro)
+        (_, total), grads = jax.value_and_grad(part_of_loss, has_aux=True)(wide, micro)
         return (carry[0] + total, jax.tree.map(jnp.add, carry[1], grads)), None
 
-    dtype = next(iter((trainable | frozen).values())).dtype
-    start = (jnp.zeros((), dtype), jax.tree.map(jnp.zeros_like, trainable))
+    wide = widen_all(trainable)
+    start = (jnp.zeros((), precision.wide), jax.tree.map(jnp.zeros_like, wide))
     (total, grads), _ = lax.scan(add_micro_batch, start, arrays)
+    grads = round_all(grads, trainable)
     return mean_of(total, count), grads
+
+
+def updated(
+    optimizer: Optimizer,
+    state: State,
+    grads: Params,
+    factor: Float[Array, ""],
+    learning_rate: Float[Array, ""],
+) -> State:
+    """The state after an update, computed from what is held and rounded once to it (S-19)."""
+    wide: State = widen_all(state)
+    updates, optimizer_state = optimizer.transformation.update(
+        widen_all(grads),
+        wide.optimizer,
+        wide.trainable,
+        factor=factor,
+        learning_rate=learning_rate,
+    )
+    trainable: Params = optax.apply_updates(wide.trainable, updates)
+    held: State = round_all(State(trainable, optimizer_state), state)
+    return held
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,7 +137,7 @@ class Trainer:
     optimizer: Optimizer
     attention: str
     clip_norm: float | str
-    precision: str
+    precision: Precision
     frozen: Params
     steps: dict[tuple[int, ...], CompiledStep] = field(default_factory=dict)
     evaluations: dict[tuple[int, ...], Any] = field(default_factory=dict)
@@ -109,15 +146,15 @@ class Trainer:
         self, state: State, frozen: Params, arrays: StepArrays, learning_rate: Float[Array, ""]
     ) -> tuple[State, Params, Scalars]:
         """(state, gradients before clipping, scalars) after one update; a pure function."""
-        loss, grads = loss_and_grads(self.model, self.attention, state.trainable, frozen, arrays)
+        loss, grads = loss_and_grads(
+            self.model, self.attention, self.precision, state.trainable, frozen, arrays
+        )
         grad_norm = global_norm(grads.values())
         factor = clip_factor(grad_norm, self.clip_norm)
-        updates, optimizer_state = self.optimizer.transformation.update(
-            grads, state.optimizer, state.trainable, factor=factor, learning_rate=learning_rate
-        )
-        trainable: Params = optax.apply_updates(state.trainable, updates)
-        scalars = Scalars(loss, grad_norm, factor, global_norm((trainable | frozen).values()))
-        return State(trainable, optimizer_state), grads, scalars
+        after = updated(self.optimizer, state, grads, factor, learning_rate)
+        param_norm = global_norm((after.trainable | frozen).values())
+        scalars = Scalars(loss, grad_norm, factor, param_norm)
+        return after, grads, scalars
 
     def compiled_step(self, state: State, arrays: StepArrays) -> CompiledStep:
         """The step for this shape of batch, compiled when the shape is met first."""
@@ -127,9 +164,10 @@ class Trainer:
             traced = jax.jit(self.train_step, donate_argnums=0).trace(
                 state, self.frozen, arrays, rate
             )
-            narrow = narrower_than(self.precision, traced.jaxpr.jaxpr)
+            narrowest = self.precision.activation.name
+            narrow = narrower_than(narrowest, traced.jaxpr.jaxpr)
             assert not narrow, (
-                f"the step has tensors of {narrow}, S-19 wants none narrower than {self.precision}"
+                f"the step has tensors of {narrow}, S-19 wants none narrower than {narrowest}"
             )
             self.steps[shape] = CompiledStep(call=traced.lower().compile(), outputs=traced.out_info)
         return self.steps[shape]
@@ -156,6 +194,7 @@ class Trainer:
                 one.segments[0],
                 one.positions[0],
                 self.attention,
+                self.precision,
             )
             return sum_of_nll(logits, one.labels[0])
 

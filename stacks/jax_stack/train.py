@@ -244,7 +244,7 @@ def write_final(leg: Leg, inputs: LoadedInputs, checkpoint: Checkpoint) -> dict[
     }
     folder = leg.trace.out / "checkpoint"
     write_checkpoint(
-        folder, snapshot.params, checkpoint.config_text, leg.run.train.precision, copies
+        folder, snapshot.params, checkpoint.config_text, leg.trainer.precision.held.name, copies
     )
     return {
         "params_sha256": tensors_sha256(snapshot.params),

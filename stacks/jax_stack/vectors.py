@@ -25,10 +25,11 @@ from .examples import ConversationReader
 from .loss import count_targets, mean_of, sum_of_nll
 from .model import Params, abstract_model, forward, parameter_shapes
 from .numerics import global_norm, statistics, tensors_sha256
+from .precision import PRECISIONS, Precision, castable, widen_all
 from .prepare import Preparer
 from .render import Renderer
 from .runtime import StopSignal
-from .step import StepArrays, loss_and_grads
+from .step import State, StepArrays, loss_and_grads, updated
 from .tokenizer import load_tokenizer
 from .trace import to_json
 from .update import (
@@ -76,13 +77,25 @@ def answer(name: str, kind: str, given: Input, folder: Path) -> dict[str, Any]:
         return {"name": name, "error": str(error)}
 
 
-def _array(values: Any, dtype: str = "float64") -> np.ndarray:
+def _precision(given: Input) -> Precision:
+    return PRECISIONS[given.get("precision", "float64")]
+
+
+def _array(values: Any, dtype: np.dtype) -> np.ndarray:
     """Nested lists as an array; what is not finite comes as a word, which NumPy can read (S-24)."""
-    return np.array(values, dtype=dtype)
+    return castable(np.array(values, dtype=np.float64), dtype).astype(dtype)
+
+
+def _tensors(given: Mapping[str, Any], dtype: np.dtype) -> dict[str, np.ndarray]:
+    return {name: _array(values, dtype) for name, values in given.items()}
+
+
+def _list(values: Any) -> Any:
+    return np.asarray(values, dtype=np.float64).tolist()
 
 
 def _lists(tensors: Params) -> dict[str, Any]:
-    return {name: np.asarray(value).tolist() for name, value in tensors.items()}
+    return {name: _list(value) for name, value in tensors.items()}
 
 
 def _conversations(given: Input, folder: Path) -> dict[str, Any]:
@@ -169,15 +182,15 @@ def _tokens(example: Input) -> Tokens:
 
 
 @cache
-def _compiled(architecture: Architecture, attention: str) -> tuple[Any, Any]:
+def _compiled(architecture: Architecture, attention: str, precision: Precision) -> tuple[Any, Any]:
     """(logits, loss and gradients) of a model, compiled once for all cases of one shape."""
     model = abstract_model(architecture)
 
     def logits(params: Params, ids: jax.Array, segments: jax.Array, places: jax.Array) -> jax.Array:
-        return forward(model, params, ids, segments, places, attention)
+        return forward(model, params, ids, segments, places, attention, precision)
 
     def grads(params: Params, arrays: StepArrays) -> tuple[jax.Array, Params]:
-        return loss_and_grads(model, attention, params, {}, arrays)
+        return loss_and_grads(model, attention, precision, params, {}, arrays)
 
     return jax.jit(logits), jax.jit(grads)
 
@@ -186,18 +199,22 @@ def _logits(given: Input, folder: Path) -> dict[str, Any]:
     checkpoint = read_checkpoint(folder / given["checkpoint"])
     params = _parameters(checkpoint, given)
     arrays = (jnp.asarray(given[key], jnp.int32) for key in ("input_ids", "segments", "positions"))
-    compute, _ = _compiled(checkpoint.architecture, given["attention"])
-    return {"logits": np.asarray(compute(params, *arrays)).tolist()}
+    compute, _ = _compiled(checkpoint.architecture, given["attention"], _precision(given))
+    return {"logits": _list(compute(params, *arrays))}
 
 
 def _parameters(checkpoint: Checkpoint, given: Input) -> Params:
     shapes = parameter_shapes(abstract_model(checkpoint.architecture))
-    values = match_tensors(checkpoint, shapes, np.dtype(given.get("precision", "float64")))
+    values = match_tensors(checkpoint, shapes, _precision(given).held)
     return {name: jnp.asarray(value) for name, value in values.items()}
 
 
+def _on_device(given: Mapping[str, Any], precision: Precision) -> Params:
+    return {name: jnp.asarray(x) for name, x in _tensors(given, precision.held).items()}
+
+
 def _loss(given: Input, folder: Path) -> dict[str, Any]:
-    logits = jnp.asarray(_array(given["logits"], given.get("precision", "float64")))
+    logits = jnp.asarray(_array(given["logits"], _precision(given).activation))
     labels = jnp.asarray(given["labels"], jnp.int32)
     count = count_targets(labels)
 
@@ -205,16 +222,15 @@ def _loss(given: Input, folder: Path) -> dict[str, Any]:
         return mean_of(jnp.sum(jax.vmap(sum_of_nll)(values, labels)), count)
 
     value, grads = jax.value_and_grad(loss)(logits)
-    grad_logits = np.asarray(grads).tolist()
+    grad_logits = _list(grads)
     return {"loss": float(value), "num_targets": int(count), "grad_logits": grad_logits}
 
 
 def _clip(given: Input, folder: Path) -> dict[str, Any]:
-    dtype = given.get("precision", "float64")
-    grads = {name: jnp.asarray(_array(values, dtype)) for name, values in given["grads"].items()}
+    grads = _on_device(given["grads"], _precision(given))
     grad_norm = global_norm(grads.values())
     factor = clip_factor(grad_norm, given["clip_norm"])
-    clipped, _ = scale_by_factor().update(grads, optax.EmptyState(), factor=factor)
+    clipped, _ = scale_by_factor().update(widen_all(grads), optax.EmptyState(), factor=factor)
     return {
         "grad_norm": float(grad_norm),
         "clip_factor": float(factor),
@@ -230,8 +246,8 @@ def _schedule(given: Input, folder: Path) -> dict[str, Any]:
 
 
 def _adamw(given: Input, folder: Path) -> dict[str, Any]:
-    dtype = given.get("precision", "float64")
-    params = {name: jnp.asarray(_array(values, dtype)) for name, values in given["params"].items()}
+    precision = _precision(given)
+    params = _on_device(given["params"], precision)
     check_frozen(params, tuple(given["frozen"]))
     names = [name for name in params if is_trainable(name, tuple(given["frozen"]))]
     config = OptimizerConfig(
@@ -244,38 +260,34 @@ def _adamw(given: Input, folder: Path) -> dict[str, Any]:
         frozen=tuple(given["frozen"]),
         clip_norm="off",
     )
-    optimizer = make_optimizer(config, {name: params[name].shape for name in names}).transformation
+    optimizer = make_optimizer(config, {name: params[name].shape for name in names})
     trainable = {name: params[name] for name in names}
-    state = optimizer.init(trainable)
+    state = State(trainable, optimizer.transformation.init(trainable))
     for values, rate in zip(given["grads"], given["lr"], strict=True):
-        grads = {name: jnp.asarray(_array(values[name], dtype)) for name in names}
-        arguments = {"factor": jnp.ones(()), "learning_rate": jnp.asarray(rate, jnp.float64)}
-        updates, state = optimizer.update(grads, state, trainable, **arguments)
-        trainable = optax.apply_updates(trainable, updates)
-    adam = adam_state(state)
+        grads = _on_device({name: values[name] for name in names}, precision)
+        state = updated(optimizer, state, grads, jnp.ones(()), jnp.asarray(rate, jnp.float64))
+    adam = adam_state(state.optimizer)
     return {
-        "params": _lists(params | trainable),
+        "params": _lists(params | state.trainable),
         "m": _lists(adam.mu),
         "v": _lists(adam.nu),
     }
 
 
 def _statistics(given: Input, folder: Path) -> dict[str, Any]:
-    values = jnp.asarray(_array(given["values"], given.get("precision", "float64")))
+    values = jnp.asarray(_array(given["values"], _precision(given).held))
     return vars(statistics({given["name"]: values})[given["name"]])
 
 
 def _tensors_sha256(given: Input, folder: Path) -> dict[str, Any]:
-    dtype = given.get("precision", "float64")
-    tensors = {name: _array(values, dtype) for name, values in given["tensors"].items()}
-    return {"sha256": tensors_sha256(tensors)}
+    return {"sha256": tensors_sha256(_tensors(given["tensors"], _precision(given).held))}
 
 
 def _gradients(given: Input, folder: Path) -> dict[str, Any]:
     checkpoint = read_checkpoint(folder / given["checkpoint"])
     params = _parameters(checkpoint, given)
     arrays = StepArrays(*(jnp.asarray(given[key], jnp.int32) for key in StepArrays._fields))
-    _, compute = _compiled(checkpoint.architecture, given["attention"])
+    _, compute = _compiled(checkpoint.architecture, given["attention"], _precision(given))
     loss, grads = compute(params, arrays)
     return {
         "loss": float(loss),

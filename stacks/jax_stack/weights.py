@@ -12,6 +12,7 @@ import numpy as np
 
 from .architecture import Architecture, parse_architecture
 from .errors import BadInput
+from .precision import castable
 from .safetensors import TensorFile, read_tensors, write_tensors
 
 IGNORED_SUFFIX = "rotary_emb.inv_freq"
@@ -134,6 +135,7 @@ def match_tensors(
                 f"{name} has the shape {list(stored[name].shape)}, the model needs {list(shape)} "
                 "(S-13)"
             )
+    stored = {name: castable(values, dtype) for name, values in stored.items()}
     with np.errstate(over="ignore"):  # beyond the range of float32 the nearest value is infinite
         return {name: np.array(stored[name], dtype=dtype) for name in shapes}
 
@@ -146,20 +148,20 @@ def write_checkpoint(
     folder: Path,
     tensors: Mapping[str, np.ndarray],
     config_text: str,
-    precision: str,
+    dtype: str,
     copies: Mapping[str, bytes],
 ) -> None:
-    """Writes `model.safetensors`, `config.json` in the run's precision, and `copies` (name ->
-    bytes) (S-13).
+    """Writes `model.safetensors`, a `config.json` that says `dtype`, and `copies` (name -> bytes)
+    (S-13).
     """
     folder.mkdir(mode=0o700, exist_ok=True)
     write_tensors(
         folder / "model.safetensors", tensors, {"format": "pt"}
     )  # loaders ask for the format
     table = json.loads(config_text)
-    table["dtype"] = precision
+    table["dtype"] = dtype
     if "torch_dtype" in table:
-        table["torch_dtype"] = precision
+        table["torch_dtype"] = dtype
     files = {
         "config.json": (json.dumps(table, indent=2, ensure_ascii=False) + "\n").encode(),
         **copies,

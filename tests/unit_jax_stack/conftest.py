@@ -19,7 +19,7 @@ import pytest
 from jaxtyping import install_import_hook
 
 # In tests the shapes that annotations state are checked whenever a function is called or traced.
-SHAPED = ("attention", "batch", "loss", "model", "numerics", "step")
+SHAPED = ("attention", "batch", "loss", "model", "numerics", "precision", "step")
 install_import_hook([f"stacks.jax_stack.{name}" for name in SHAPED], "beartype.beartype")
 
 SETTINGS = {

@@ -75,3 +75,36 @@ def test_what_is_not_toml_is_refused(tmp_path: Path) -> None:
         load(tmp_path, "a = \n")
     with pytest.raises(BadInput, match="cannot be read"):
         load_config(tmp_path / "absent.toml", tmp_path)
+
+
+TRAJECTORY = "\n[trajectory]\nmode = {}\nanchor_every = {}\n"
+
+
+def test_a_run_without_a_trajectory_is_free(tmp_path: Path) -> None:
+    trajectory = load(tmp_path, config_text()).run.trajectory
+    assert (trajectory.mode, trajectory.anchor_every) == ("free", 0)
+    anchored = load(tmp_path, config_text() + TRAJECTORY.format('"anchored"', 3)).run.trajectory
+    assert (anchored.mode, anchored.anchor_every) == ("anchored", 3)
+
+
+@pytest.mark.parametrize(
+    ("table", "words"),
+    [
+        (TRAJECTORY.format('"anchored"', 0), "0 exactly when trajectory.mode is free"),
+        (TRAJECTORY.format('"free"', 2), "0 exactly when trajectory.mode is free"),
+        (TRAJECTORY.format('"led"', 2), "`trajectory.mode` must be"),
+        (TRAJECTORY.format('"anchored"', -1), "`trajectory.anchor_every` must be at least 0"),
+        ('\n[trajectory]\nmode = "free"\n', "`trajectory.anchor_every` is required"),
+        (TRAJECTORY.format('"free"', 0) + "leader = 1\n", "`trajectory.leader` is not a key"),
+    ],
+)
+def test_a_trajectory_that_breaks_the_schema_is_refused(
+    tmp_path: Path, table: str, words: str
+) -> None:
+    with pytest.raises(BadInput, match=words):
+        load(tmp_path, config_text() + table)
+
+
+@pytest.mark.parametrize("name", ["bfloat16", "bfloat16_pure"])
+def test_the_narrow_precisions_are_read(tmp_path: Path, name: str) -> None:
+    assert load(tmp_path, config_text(train_precision=f'"{name}"')).run.train.precision == name

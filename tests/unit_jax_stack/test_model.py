@@ -10,6 +10,9 @@ import pytest
 from stacks.jax_stack.architecture import Architecture
 from stacks.jax_stack.attention import ATTENTIONS
 from stacks.jax_stack.model import abstract_model, forward, parameter_shapes
+from stacks.jax_stack.precision import PRECISIONS
+
+F64 = PRECISIONS["float64"]
 
 
 def architecture(**changes: object) -> Architecture:
@@ -104,7 +107,7 @@ def logits_of(a: Architecture, params: dict[str, np.ndarray], attention: str) ->
     ids, segments, positions = (jnp.asarray(x, jnp.int32) for x in (IDS, SEGMENTS, POSITIONS))
     live = {name: jnp.asarray(value) for name, value in params.items()}
     model = abstract_model(a)
-    compute = jax.jit(lambda p: forward(model, p, ids, segments, positions, attention))
+    compute = jax.jit(lambda p: forward(model, p, ids, segments, positions, attention, F64))
     return np.asarray(compute(live))
 
 
@@ -169,10 +172,10 @@ def test_silu_and_its_gradient_survive_large_inputs() -> None:
     params = random_params(a)
     params["model.layers.0.mlp.gate_proj.weight"] *= 1e4
     live = {name: jnp.asarray(value) for name, value in params.items()}
-    arrays = [jnp.asarray(x, jnp.int32) for x in (IDS, SEGMENTS, POSITIONS)]
+    ids, segments, positions = (jnp.asarray(x, jnp.int32) for x in (IDS, SEGMENTS, POSITIONS))
 
     def total(p: dict[str, jax.Array]) -> jax.Array:
-        return jnp.sum(forward(abstract_model(a), p, arrays[0], arrays[1], arrays[2], "eager"))
+        return jnp.sum(forward(abstract_model(a), p, ids, segments, positions, "eager", F64))
 
     assert all(np.isfinite(np.asarray(g)).all() for g in jax.jit(jax.grad(total))(live).values())
 
@@ -182,7 +185,7 @@ def test_rotary_tables_are_float64_rounded_once() -> None:
 
     a = architecture(head_dim=64, rope_base=1e6)
     positions = jnp.array([[0, 1, 8191, 131071]], jnp.int32)
-    context = make_context(a, positions, positions, "eager", jnp.dtype("float32"))
+    context = make_context(a, positions, positions, "eager", PRECISIONS["float32"])
     angles = np.asarray(positions)[..., None] * 1e6 ** (-2 * np.arange(32) / 64)
     np.testing.assert_array_max_ulp(np.asarray(context.cos), np.cos(angles).astype(np.float32), 1)
     np.testing.assert_array_max_ulp(np.asarray(context.sin), np.sin(angles).astype(np.float32), 1)

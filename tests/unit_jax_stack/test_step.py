@@ -8,6 +8,7 @@ from jax.extend import core
 
 from stacks.jax_stack.model import Params, abstract_model
 from stacks.jax_stack.numerics import narrower_than
+from stacks.jax_stack.precision import PRECISIONS
 from stacks.jax_stack.step import State, StepArrays, Trainer, loss_and_grads
 from stacks.jax_stack.update import make_optimizer
 
@@ -16,6 +17,7 @@ from .test_update import config
 
 A = architecture(num_layers=1, tied=True)
 MODEL = abstract_model(A)
+F64 = PRECISIONS["float64"]
 
 
 def batch(a: int = 2, b: int = 2, t: int = 6, seed: int = 0) -> StepArrays:
@@ -41,7 +43,7 @@ def trainer(
         optimizer=optimizer,
         attention="eager",
         clip_norm=1.0,
-        precision=precision,
+        precision=PRECISIONS[precision],
         frozen={name: params[name] for name in params if name not in names},
     )
     trainable = {name: jnp.array(params[name]) for name in names}
@@ -50,7 +52,7 @@ def trainer(
 
 def test_the_gradient_is_that_of_finite_differences() -> None:
     params, arrays = params_of(), batch()
-    compute = jax.jit(lambda p: loss_and_grads(MODEL, "eager", p, {}, arrays))
+    compute = jax.jit(lambda p: loss_and_grads(MODEL, "eager", F64, p, {}, arrays))
     _, grads = compute(params)
     rng = np.random.default_rng(1)
     for name, value in params.items():
@@ -67,7 +69,7 @@ def test_micro_batches_weigh_by_their_targets() -> None:
     arrays = batch()
     merged = StepArrays(*(x.reshape(1, 4, 6) for x in arrays))
     params = params_of()
-    compute = jax.jit(lambda x: loss_and_grads(MODEL, "eager", params, {}, x))
+    compute = jax.jit(lambda x: loss_and_grads(MODEL, "eager", F64, params, {}, x))
     one, two = compute(arrays), compute(merged)
     assert float(one[0]) == pytest.approx(float(two[0]), rel=1e-14)
     for name in params:

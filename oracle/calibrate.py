@@ -60,7 +60,7 @@ def calibrate(
     """Measure the floor of a config and write it into `out/floors`; returns the file.
 
     Each stack is held against itself in `variants` beside the base run: fewer give a smaller floor.
-    `bases` are traces of the base run that are there already, by the stack that each names.
+    `bases` are traces of the base run that are there already, by the name of their stack.
     What finished before a stop is kept and goes on with the next call. Raises LegError when a leg
     fails. `on_progress` gets a line when a variant begins and ends.
     """
@@ -157,6 +157,7 @@ def _measure(
     if bases is None:
         bases = {}
     else:
+        bases = {trace.header["provenance"]["stack"]: trace for trace in bases.values()}
         del configs["base"]
     cells: dict[str, dict[str, Sequence[Cells]]] = {}
     exact: dict[str, bool] = {}

@@ -125,14 +125,17 @@ def judge_run(run: Run, ends: tuple[LegEnd, ...], judging: Judging) -> Judged:
 
 
 def traces_of(run: Run) -> dict[str, Trace]:
-    """Return the traces of a finished run by the stack that each names; raises TraceError."""
-    traces = []
-    for name in run.manifest.legs:
+    """Return the traces of a finished run by stack, as the stacks file names it.
+
+    Raises TraceError when a leg left none.
+    """
+    traces = {}
+    for name, entry in run.manifest.legs.items():
         trace, error = _read(run, name)
         if trace is None:
             raise TraceError(f"leg {name} of {run.path.name}: {error}")
-        traces.append(trace)
-    return {trace.header["provenance"]["stack"]: trace for trace in traces}
+        traces[entry.stack] = trace
+    return traces
 
 
 def _changed_inputs(run: Run, traces: tuple[Trace, Trace]) -> str | None:

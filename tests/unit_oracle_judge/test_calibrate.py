@@ -167,16 +167,21 @@ def test_a_calibration_that_broke_off_goes_on_and_measures_the_same(
 def test_the_legs_of_a_finished_run_serve_as_the_base_and_are_not_run_again(
     config: Path, breakable: Breakable, tmp_path: Path
 ) -> None:
+    # A trace may name its stack otherwise than the stacks file does.
+    log = str(breakable.log)
+    stacks = [fake(n, FAKE_STACK=f"{n}_stack", FAKE_LOG=log) for n in ("torch", "jax")]
+    breakable = replace(breakable, stacks=stacks)
     whole = json.loads(breakable.calibrate(config, ("ulp",)).read_text())
     (tmp_path / "run").mkdir()
     legs = [
         replace(leg, config=config)
         for leg in variant_legs("finished", breakable.stacks, tmp_path / "run")
     ]
-    bases = run_variant("finished", legs, limits=None, view=no_view)
+    traces = run_variant("finished", legs, limits=None, view=no_view)
+    bases = {name: traces[f"{name}_stack"] for name in ("torch", "jax")}
     breakable.log.unlink()
     again = json.loads(breakable.calibrate(config, ("ulp",), bases=bases).read_text())
-    assert breakable.starts() == {"ulp torch", "ulp jax"}
+    assert breakable.starts() == {"ulp torch_stack", "ulp jax_stack"}
     for key in ("stacks", "contributions", "num_steps"):
         assert again[key] == whole[key]
     with pytest.raises(ConfigError, match="has the stacks jax and not torch"):

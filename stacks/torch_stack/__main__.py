@@ -1,4 +1,4 @@
-"""Command line of the stack: `train`, `render` and `vectors` (S-26).
+"""Command line of the stack: `train`, `render`, `replay` and `vectors` (S-26, S-29).
 
 Exit codes: 0 done, 2 bad input, 130 stopped by a signal, 1 anything else. A failure is one
 sentence on the last line of stderr and in `error.json`; ORACLE_DEBUG=1 shows the traceback.
@@ -11,9 +11,12 @@ import sys
 import traceback
 from pathlib import Path
 from types import FrameType
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 from stacks.torch_stack.errors import BadInput, Interrupted
+
+if TYPE_CHECKING:
+    from stacks.torch_stack.leg import Leg
 
 _DONE, _FAILED, _BAD_INPUT, _INTERRUPTED = 0, 1, 2, 130
 
@@ -59,7 +62,7 @@ def main(arguments: list[str]) -> int:
 def _parse(arguments: list[str]) -> argparse.Namespace:
     parser = _Parser(prog="torch_stack", description=__doc__, allow_abbrev=False)
     verbs = parser.add_subparsers(dest="verb", required=True)
-    for verb in ("train", "render"):
+    for verb in ("train", "render", "replay"):
         options = verbs.add_parser(verb, allow_abbrev=False)
         for name in ("config", "root", "out"):
             options.add_argument(f"--{name}", type=Path, required=True)
@@ -67,6 +70,12 @@ def _parse(arguments: list[str]) -> argparse.Namespace:
         if verb == "train":
             options.add_argument("--resume", action="store_true")
             options.add_argument("--no-trace", action="store_true")
+        if verb == "replay":
+            options.add_argument("--step", type=int, required=True)
+            options.add_argument("--from", dest="sources", action="append", required=True)
+            for name in ("batches", "rates", "gradients"):
+                options.add_argument(f"--{name}", type=Path)
+            options.add_argument("--export", action="store_true")
     options = verbs.add_parser("vectors", allow_abbrev=False)
     options.add_argument("--in", dest="input", type=Path, required=True)
     options.add_argument("--out", type=Path, required=True)
@@ -99,7 +108,24 @@ def _run(options: argparse.Namespace, stop: _Stop) -> None:
         traced=not getattr(options, "no_trace", False),
         stop_signal=lambda: stop.name,
     )
-    (leg.train if options.verb == "train" else leg.render)(work)
+    if options.verb == "replay":
+        _replay(work, options)
+    else:
+        (leg.train if options.verb == "train" else leg.render)(work)
+
+
+def _replay(work: "Leg", options: argparse.Namespace) -> None:
+    from stacks.torch_stack.replay import Request, replay
+
+    request = Request(
+        step=options.step,
+        sources=tuple(options.sources),
+        batches=options.batches,
+        rates=options.rates,
+        gradients=options.gradients,
+        exports=options.export,
+    )
+    replay(work, request)
 
 
 def _open_directory(out: Path, resume: bool) -> None:

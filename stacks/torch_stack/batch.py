@@ -5,9 +5,9 @@ and (A, B, T); nothing here is random.
 """
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -123,6 +123,43 @@ def label(input_ids: IntArray, segments: IntArray, targets: MaskArray) -> IntArr
     return np.where(is_label, input_ids, np.int32(IGNORED)).astype(np.int32)
 
 
+class Lazy(Sequence[Tokens]):
+    """Examples that are encoded when they are asked for, and are known by id before that."""
+
+    def __init__(self, ids: list[str], encode: Callable[[int], Tokens]) -> None:
+        self.ids = ids
+        self._encode = encode
+        self._known: dict[int, Tokens] = {}
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def __getitem__(self, index: Any) -> Any:
+        if index not in self._known:
+            self._known[index] = self._encode(index)
+        return self._known[index]
+
+    @property
+    def num_encoded(self) -> int:
+        """How many were asked for."""
+        return len(self._known)
+
+
+class Stream(Protocol):
+    """Batches one after another, and the position of the next one in the data."""
+
+    @property
+    def epoch(self) -> int:
+        """Epoch of the next step."""
+
+    @property
+    def row(self) -> int:
+        """Rows of that epoch already taken."""
+
+    def __next__(self) -> Batch:
+        """The next step's batch."""
+
+
 class BatchStream:
     """Batches of the training split without end, from a position in the data (S-08 to S-11).
 
@@ -134,7 +171,7 @@ class BatchStream:
         self, examples: Sequence[Tokens], config: Config, shape: Shape, epoch: int = 0, row: int = 0
     ) -> None:
         self._examples = examples
-        self._ids = [one.id for one in examples]
+        self._ids = examples.ids if isinstance(examples, Lazy) else [one.id for one in examples]
         self._seed = config.seed
         self._max_length, self._packing = config.data.max_length, config.data.packing
         self.shape = shape
@@ -148,7 +185,8 @@ class BatchStream:
 
     def _epoch_rows(self, epoch: int) -> list[list[int]]:
         order = epoch_order(self._ids, self._seed, epoch)
-        lengths = [len(self._examples[index].ids) for index in order]
+        # Only packing asks how long an example is; lazy ones are not encoded for nothing
+        lengths = [len(self._examples[index].ids) if self._packing else 0 for index in order]
         rows = fill_rows(lengths, self._max_length, self._packing)
         return [[order[position] for position in row] for row in rows]
 

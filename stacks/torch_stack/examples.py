@@ -35,10 +35,15 @@ class Split:
     """One split: its conversations, and its files in the order given."""
 
     name: str
-    conversations: "Dataset"  # columns id: string, messages: list of {role, content}
+    conversations: "Dataset | None"  # id: string, messages: list of {role, content}
     paths: tuple[Path, ...]
     num_lines: tuple[int, ...]  # of each file
     files_sha256: tuple[str, ...]  # of each file's bytes
+
+    @property
+    def num_examples(self) -> int:
+        """Each line holds one."""
+        return sum(self.num_lines)
 
     def where(self, index: int) -> str:
         """The file and the 1-based line of an example: each line holds one."""
@@ -56,6 +61,25 @@ def load_splits(files: dict[str, Sequence[Path]]) -> dict[str, Split]:
     """
     seen: dict[str, str] = {}
     return {name: _load_split(name, files[name], seen) for name in SPLITS}
+
+
+def count_splits(files: dict[str, Sequence[Path]]) -> dict[str, Split]:
+    """Hash the files of every split and count their lines; no example is read."""
+    splits = {}
+    for name, paths in files.items():
+        hashes, num_lines = [], []
+        for path in paths:
+            digest = hashlib.sha256()
+            num_lines.append(sum(1 for _ in _lines(path, digest)))
+            hashes.append(digest.hexdigest())
+        splits[name] = Split(
+            name=name,
+            conversations=None,
+            paths=tuple(paths),
+            num_lines=tuple(num_lines),
+            files_sha256=tuple(hashes),
+        )
+    return splits
 
 
 def _load_split(name: str, paths: Sequence[Path], seen: dict[str, str]) -> Split:

@@ -86,7 +86,7 @@ def data_facts(inputs: Inputs) -> dict[str, object]:
             "template": inputs.template_sha256,
             "tokenizer": inputs.tokenizer.sha256,
         },
-        "num_examples": {name: len(split.conversations) for name, split in splits.items()},
+        "num_examples": inputs.num_examples,
         "special_ids": dict(inputs.tokenizer.added),
         "pad_id": inputs.pad_id,
     }
@@ -104,7 +104,7 @@ def train_facts(inputs: Inputs, trainer: "Trainer") -> dict[str, object]:
     trainable = {id(one) for group in groups for one in group["params"]}
     beta1, beta2 = groups[0]["betas"]
     return facts | {
-        "rows_per_step": trainer.stream.shape.num_rows,
+        "rows_per_step": trainer.shape.num_rows,
         "steps_per_epoch": trainer.steps_per_epoch,
         "num_steps": trainer.num_steps,
         "parameters": {

@@ -11,13 +11,14 @@ from stacks.torch_stack.config import Config
 from stacks.torch_stack.documents import write_json
 from stacks.torch_stack.errors import BadInput, Interrupted
 from stacks.torch_stack.header import data_facts, header, train_facts
-from stacks.torch_stack.inputs import Inputs, load_inputs, tokenize
+from stacks.torch_stack.inputs import load_inputs, tokenize
 from stacks.torch_stack.numerics import tensors_sha256
 from stacks.torch_stack.precision import PRECISIONS
 from stacks.torch_stack.recorder import Recorder
 from stacks.torch_stack.runtime import prepare_torch
 from stacks.torch_stack.snapshot import read_snapshots, write_snapshot
 from stacks.torch_stack.trace import (
+    LISTED,
     StepLog,
     TensorTable,
     TokenTable,
@@ -51,8 +52,8 @@ def render(leg: Leg) -> None:
     tokenize(inputs, TokenTable(leg.out), leg.check_stop, keep=False)
     facts = data_facts(inputs)
     threads = leg.config.runtime.threads
-    _write_header(leg, "render", facts, "cpu", threads)
-    _write_done(leg, "render", inputs, 0, None)
+    write_header(leg, "render", facts, "cpu", threads)
+    write_done(leg, "render", inputs.num_examples, 0, None)
 
 
 def train(leg: Leg) -> None:
@@ -75,7 +76,7 @@ def train(leg: Leg) -> None:
     trainer = Trainer(config, checkpoint, examples, inputs.pad_id, device)
     facts = train_facts(inputs, trainer)
     name = torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
-    _write_header(leg, "train", facts, name, torch.get_num_threads())
+    write_header(leg, "train", facts, name, torch.get_num_threads())
     start = _resume(leg, trainer)
     _run(leg, trainer, start)
     params = {name: one.detach() for name, one in trainer.parameters.items()}
@@ -92,7 +93,7 @@ def train(leg: Leg) -> None:
         "m_sha256": tensors_sha256(m),
         "v_sha256": tensors_sha256(v),
     }
-    _write_done(leg, "train", inputs, trainer.num_steps, final)
+    write_done(leg, "train", inputs.num_examples, trainer.num_steps, final)
 
 
 def _resume(leg: Leg, trainer: Trainer) -> int:
@@ -150,19 +151,26 @@ def keeps_snapshot(n: int, num_steps: int, every: int) -> bool:
     return every > 0 and (n % every == 0 or n == num_steps)
 
 
-def _write_header(leg: Leg, mode: str, facts: dict[str, object], device: str, threads: int) -> None:
+def write_header(leg: Leg, mode: str, facts: dict[str, object], device: str, threads: int) -> None:
+    """`header.json`; `device` and `threads` are those in use."""
     write_json(leg.out / "header.json", header(mode, leg.nonce, leg.config, facts, device, threads))
 
 
-def _write_done(
-    leg: Leg, mode: str, inputs: Inputs, num_steps: int, final: dict[str, str] | None
+def write_done(
+    leg: Leg,
+    mode: str,
+    num_examples: dict[str, int],
+    num_steps: int,
+    final: dict[str, str] | None,
+    listed: tuple[str, ...] = LISTED,
 ) -> None:
+    """`done.json`, the last file of a leg; `listed` are the beginnings of the names it lists."""
     done = {
         "nonce": leg.nonce,
         "mode": mode,
         "num_steps": num_steps,
-        "num_examples": {name: len(one.conversations) for name, one in inputs.splits.items()},
-        "files": files_of(leg.out),
+        "num_examples": num_examples,
+        "files": files_of(leg.out, listed),
         "final": final,
     }
     write_json(leg.out / "done.json", done)

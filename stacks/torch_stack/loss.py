@@ -61,6 +61,16 @@ def negative_log_likelihood(logits: Tensor, targets: Tensor) -> Tensor:
     return F.cross_entropy(logits, targets, reduction="sum")
 
 
+def token_losses(logits: Tensor, labels: Tensor) -> Tensor:
+    """S-28: (B, T, V) and (B, T) → at t the negative log-likelihood of label t, else 0; (B, T)."""
+    predictors, targets = select(labels)
+    chosen = logits.flatten(0, 1).index_select(0, predictors)
+    chosen = chosen.to(torch.promote_types(logits.dtype, torch.float32))
+    losses = chosen.new_zeros(labels.numel())
+    losses[predictors + 1] = F.cross_entropy(chosen, targets, reduction="none")
+    return losses.view(labels.shape)
+
+
 def micro_batch_sum(model: CausalLM, micro: MicroBatch) -> Tensor:
     """S of one micro-batch: the summed negative log-likelihood of its labels, a scalar."""
     hidden = model.hidden(micro.input_ids, micro.segments, micro.positions)

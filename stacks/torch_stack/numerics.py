@@ -118,10 +118,11 @@ def _packs(named: Mapping[str, Tensor]) -> Iterator[dict[str, Tensor]]:
         yield pack
 
 
-def signs(name: str, num_entries: int) -> npt.NDArray[np.int8]:
-    """The sign of each entry, (n,): an integer mix of its index and the tensor's name (S-21)."""
+def signs(name: str, num_entries: int, first: int = 0) -> npt.NDArray[np.int8]:
+    """The sign of each entry from `first` on, (n,): a mix of its index and the name (S-21)."""
     k = np.uint32(int.from_bytes(hashlib.sha256(name.encode()).digest()[:4], "big"))
-    z = np.arange(num_entries, dtype=np.uint32) * np.uint32(0x9E3779B1)  # modulo 2^32
+    z = np.arange(num_entries, dtype=np.uint32) + np.uint32(first % 2**32)  # modulo 2^32
+    z *= np.uint32(0x9E3779B1)
     z ^= k
     z ^= z >> np.uint32(16)
     z *= np.uint32(0x85EBCA6B)

@@ -97,6 +97,13 @@ def load_template(
     path: Path, *, bos_token: str, eos_token: str, mask: Literal["assistant", "all"]
 ) -> tuple[Template, bytes, str]:
     """The template at `path`, the bytes that were read, and their hash."""
+    source, text, sha256 = read_template(path)
+    template = Template(str(path), text, bos_token=bos_token, eos_token=eos_token, mask=mask)
+    return template, source, sha256
+
+
+def read_template(path: Path) -> tuple[bytes, str, str]:
+    """The bytes of a template, its text, and the hash of the bytes."""
     try:
         source = path.read_bytes()
         text = source.decode("utf-8")
@@ -106,8 +113,7 @@ def load_template(
         ) from error
     except UnicodeDecodeError as error:
         raise BadInput(f"S-03: the template {path}: byte {error.start} is not UTF-8") from None
-    template = Template(str(path), text, bos_token=bos_token, eos_token=eos_token, mask=mask)
-    return template, source, hashlib.sha256(source).hexdigest()
+    return source, text, hashlib.sha256(source).hexdigest()
 
 
 def _line(error: Exception) -> str:

@@ -1,14 +1,21 @@
-"""Snapshots: the state after n updates, written whole or not at all (S-23)."""
+"""Snapshots: the state after n updates, written whole or not at all (S-23).
+
+A snapshot that is read stays in its file: each tensor is fetched when it is asked for, so that a
+state never lies in memory twice.
+"""
 
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from torch import Tensor
 
 from stacks.torch_stack.config import CONTRACT
 from stacks.torch_stack.documents import sync
+from stacks.torch_stack.errors import BadInput
+from stacks.torch_stack.precision import dtype_name
 
 NUM_KEPT = 2
 
@@ -24,18 +31,47 @@ class Snapshot:
     m: Mapping[str, Tensor]  # trainable
     v: Mapping[str, Tensor]
 
+    def tensors(self) -> dict[str, Tensor]:
+        """Every tensor under its name in the file; of a snapshot that was read it fetches all."""
+        kinds = {"param": self.params, "m": self.m, "v": self.v}
+        return {
+            f"{kind}/{name}": one.detach().cpu().contiguous()
+            for kind, named in kinds.items()
+            for name, one in named.items()
+        }
+
+
+class Stored(Mapping[str, Tensor]):
+    """The tensors of one kind in an open file, fetched one by one."""
+
+    def __init__(self, file: Any, prefix: str) -> None:
+        self._file, self._prefix = file, prefix
+        names: list[str] = file.keys()
+        self._names = [one.removeprefix(prefix) for one in names if one.startswith(prefix)]
+
+    def __getitem__(self, name: str) -> Tensor:
+        tensor: Tensor = self._file.get_tensor(self._prefix + name)
+        return tensor
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._names)
+
+    def __len__(self) -> int:
+        return len(self._names)
+
 
 def write_snapshot(folder: Path, snapshot: Snapshot, config_sha256: str) -> None:
-    """Write, sync, rename; then remove all but the newest two."""
+    """Write a snapshot under its number; then remove all but the newest two."""
+    save_snapshot(folder / f"{snapshot.step:08d}.safetensors", snapshot, config_sha256)
+    for old in _numbered(folder)[NUM_KEPT:]:
+        old.unlink()
+
+
+def save_snapshot(path: Path, snapshot: Snapshot, config_sha256: str) -> None:
+    """Write, sync, rename."""
     from safetensors.torch import save_file
 
-    folder.mkdir(exist_ok=True)
-    kinds = {"param": snapshot.params, "m": snapshot.m, "v": snapshot.v}
-    tensors = {
-        f"{kind}/{name}": one.detach().cpu().contiguous()
-        for kind, named in kinds.items()
-        for name, one in named.items()
-    }
+    path.parent.mkdir(exist_ok=True)
     metadata = {
         "step": str(snapshot.step),
         "epoch": str(snapshot.epoch),
@@ -43,14 +79,11 @@ def write_snapshot(folder: Path, snapshot: Snapshot, config_sha256: str) -> None
         "config_sha256": config_sha256,
         "contract": CONTRACT,
     }
-    path = folder / f"{snapshot.step:08d}.safetensors"
     temporary = path.with_suffix(".tmp")
-    save_file(tensors, temporary, metadata=metadata)
+    save_file(snapshot.tensors(), temporary, metadata=metadata)
     sync(temporary)
     temporary.rename(path)
-    sync(folder)
-    for old in _numbered(folder)[NUM_KEPT:]:
-        old.unlink()
+    sync(path.parent)
 
 
 def read_snapshots(
@@ -58,16 +91,10 @@ def read_snapshots(
 ) -> Iterator[Snapshot]:
     """Whole snapshots of this config, newest first; `params` and `trainable` give the shapes."""
     for path in _numbered(folder):
-        snapshot = _read(path, config_sha256)
-        if snapshot is not None and all(
-            _same_layout(given, expected)
-            for given, expected in (
-                (snapshot.params, params),
-                (snapshot.m, trainable),
-                (snapshot.v, trainable),
-            )
-        ):
-            yield snapshot
+        try:
+            yield read_snapshot(path, config_sha256, params, trainable)
+        except BadInput:
+            continue  # not whole, or of another run: an older one is taken
 
 
 def _numbered(folder: Path) -> list[Path]:
@@ -78,35 +105,84 @@ def _numbered(folder: Path) -> list[Path]:
     return sorted(found, key=lambda one: int(one.stem), reverse=True)
 
 
-def _read(path: Path, config_sha256: str) -> Snapshot | None:
-    """The snapshot at `path`, or None when it is not whole or belongs to another run."""
+def read_snapshot(
+    path: Path, config_sha256: str, params: Mapping[str, Tensor], trainable: Mapping[str, Tensor]
+) -> Snapshot:
+    """Open one snapshot and check all but its values; raises `BadInput` that says what is wrong."""
     from safetensors import SafetensorError, safe_open
 
-    named: dict[str, dict[str, Tensor]] = {"param": {}, "m": {}, "v": {}}
+    try:
+        file: Any = safe_open(path, framework="pt")
+        metadata = dict(file.metadata() or {})
+    except (SafetensorError, OSError) as error:
+        raise BadInput(
+            f"S-29: the snapshot {path} is missing, cut or no safetensors; write or copy it again"
+        ) from error
+    for key, expected in (("config_sha256", config_sha256), ("contract", CONTRACT)):
+        if (found := metadata.get(key)) != expected:
+            raise BadInput(
+                f"S-29: the snapshot {path} is of another run: its {key} is {found}, that of this "
+                f"run {expected}; take a snapshot of this config"
+            )
+    numbers = [metadata.get(key, "") for key in ("step", "epoch", "row")]
+    if not all(re.fullmatch(r"[0-9]{1,18}", one) for one in numbers):
+        raise BadInput(
+            f"S-29: the snapshot {path} does not say its step, epoch and row as numbers, but "
+            f"{numbers}; write it again"
+        )
+    step, epoch, row = map(int, numbers)
+    _check_layout(path, file, params, trainable)
+    return Snapshot(
+        step=step,
+        epoch=epoch,
+        row=row,
+        params=Stored(file, "param/"),
+        m=Stored(file, "m/"),
+        v=Stored(file, "v/"),
+    )
+
+
+def step_of(path: Path) -> int:
+    """The number of updates that a snapshot says it is after; 0 when it does not say."""
+    from safetensors import SafetensorError, safe_open
+
     try:
         with safe_open(path, framework="pt") as file:
-            metadata = file.metadata() or {}
-            if metadata.get("config_sha256") != config_sha256:
-                return None
-            if metadata.get("contract") != CONTRACT:
-                return None
-            for key in file.keys():  # noqa: SIM118 - it is no mapping
-                kind, _, name = key.partition("/")
-                named[kind][name] = file.get_tensor(key)
-            return Snapshot(
-                step=int(metadata["step"]),
-                epoch=int(metadata["epoch"]),
-                row=int(metadata["row"]),
-                params=named["param"],
-                m=named["m"],
-                v=named["v"],
+            return int((file.metadata() or {}).get("step", "0"))
+    except (SafetensorError, OSError, ValueError):
+        return 0  # whoever reads it will refuse it
+
+
+def _check_layout(
+    path: Path, file: Any, params: Mapping[str, Tensor], trainable: Mapping[str, Tensor]
+) -> None:
+    expected = {
+        f"{kind}/{name}": (list(one.shape), dtype_name(one.dtype))
+        for kind, named in (("param", params), ("m", trainable), ("v", trainable))
+        for name, one in named.items()
+    }
+    check_tensors("S-29: the snapshot", path, file, expected)
+
+
+_DTYPES = {"F64": "float64", "F32": "float32", "BF16": "bfloat16", "F16": "float16", "I32": "int32"}
+
+
+def check_tensors(
+    what: str, path: Path, file: Any, expected: Mapping[str, tuple[list[int], str]]
+) -> None:
+    """Refuse a file whose tensors have not the expected names, shapes and dtypes."""
+    names = set(file.keys())
+    for name in sorted(names ^ expected.keys()):
+        state = "holds the tensor" if name in names else "lacks the tensor"
+        raise BadInput(
+            f"{what} {path} {state} {name}, unlike this run's model and optimizer; take a file "
+            "of this config"
+        )
+    for name, wanted in expected.items():
+        part = file.get_slice(name)
+        dtype = part.get_dtype()
+        if (found := (list(part.get_shape()), _DTYPES.get(dtype, dtype))) != wanted:
+            raise BadInput(
+                f"{what} {path}: {name} has shape {found[0]} and dtype {found[1]}, but this run's "
+                f"{wanted[0]} and {wanted[1]}; take a file of this config"
             )
-    except (SafetensorError, OSError, KeyError, ValueError):
-        return None  # not whole: an older one is taken
-
-
-def _same_layout(given: Mapping[str, Tensor], expected: Mapping[str, Tensor]) -> bool:
-    return given.keys() == expected.keys() and all(
-        one.shape == expected[name].shape and one.dtype == expected[name].dtype
-        for name, one in given.items()
-    )

@@ -30,6 +30,7 @@ def token_rows(
 ) -> Iterator[list[TokenRow]]:
     """The examples of a split by index, in batches."""
     index = 0
+    assert split.conversations is not None
     for batch in split.conversations.iter(batch_size=_BATCH_EXAMPLES):
         wheres = [split.where(index + offset) for offset in range(len(batch["id"]))]
         yield encode_conversations(batch["id"], batch["messages"], wheres, template, encoder, data)

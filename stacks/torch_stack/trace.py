@@ -17,6 +17,7 @@ import pyarrow.parquet as pq
 
 from stacks.torch_stack.documents import jsonable, sync
 from stacks.torch_stack.numerics import Statistics
+from stacks.torch_stack.taps import TapRow
 from stacks.torch_stack.tokens import TokenRow
 
 _TOKENS = pa.schema(
@@ -44,6 +45,18 @@ _TENSORS = pa.schema(
         ("sha256", pa.string()),
     ]
 )
+_DEEP = pa.schema(
+    [
+        ("step", pa.int64()),
+        ("tap", pa.string()),
+        ("shape", pa.list_(pa.int64())),
+        ("norm", pa.float64()),
+        ("mean", pa.float64()),
+        ("max_abs", pa.float64()),
+        ("sketch", pa.list_(pa.float64())),
+    ]
+)
+LISTED = ("header.json", "steps.jsonl", "tokens/", "tensors/", "anchors.jsonl")
 _SEGMENT_EXAMPLES = 20_000  # of tokens/
 _SEGMENT_TENSOR_ROWS = 20_000  # of tensors/
 
@@ -106,6 +119,11 @@ class StepLog:
         """Write the lines to the disk."""
         sync(Path(self._file.name))
 
+    def close(self) -> None:
+        """No more lines."""
+        self.sync()
+        self._file.close()
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TensorRow:
@@ -155,6 +173,23 @@ class TensorTable:
         _write_table(path, pa.Table.from_arrays(columns, schema=_TENSORS))
 
 
+def write_deep(out: Path, rows: list[TapRow]) -> None:
+    """`deep/{step:08d}.parquet`: the taps of one step (S-28)."""
+    folder = out / "deep"
+    folder.mkdir()
+    columns = [
+        pa.array([row.step for row in rows], pa.int64()),
+        pa.array([row.tap for row in rows], pa.string()),
+        pa.array([row.shape for row in rows], pa.list_(pa.int64())),
+        pa.array([row.statistics.norm for row in rows], pa.float64()),
+        pa.array([row.statistics.mean for row in rows], pa.float64()),
+        pa.array([row.statistics.max_abs for row in rows], pa.float64()),
+        _lists([row.statistics.sketch for row in rows]),
+    ]
+    path = folder / f"{rows[0].step:08d}.parquet"
+    _write_table(path, pa.Table.from_arrays(columns, schema=_DEEP))
+
+
 def _write_table(path: Path, table: pa.Table) -> None:
     temporary = path.with_suffix(".tmp")
     pq.write_table(table, temporary)
@@ -202,14 +237,12 @@ def _whole_lines(path: Path) -> Iterator[str]:
             yield line
 
 
-def files_of(out: Path) -> dict[str, dict[str, object]]:
+def files_of(out: Path, listed_names: tuple[str, ...] = LISTED) -> dict[str, dict[str, object]]:
     """Every file that `done.json` lists: its size and hash, by its POSIX path in the trace."""
     listed: dict[str, dict[str, object]] = {}
     for path in sorted(out.rglob("*")):
         name = path.relative_to(out).as_posix()
-        if path.is_file() and name.startswith(
-            ("header.json", "steps.jsonl", "tokens/", "tensors/")
-        ):
+        if path.is_file() and name.startswith(listed_names):
             with path.open("rb") as file:
                 digest = hashlib.file_digest(file, "sha256").hexdigest()
             listed[name] = {"sha256": digest, "num_bytes": path.stat().st_size}

@@ -6,14 +6,15 @@ of it is read by a `Watch` and changes nothing.
 
 import dataclasses
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass, field
 from typing import Protocol
 
 import torch
 from torch import Tensor
 
-from stacks.torch_stack.batch import BatchStream, Shape, build_batch
+from stacks.torch_stack.batch import BatchStream, Shape, Stream, build_batch
 from stacks.torch_stack.config import Config
 from stacks.torch_stack.encode import Tokens
 from stacks.torch_stack.loss import (
@@ -26,6 +27,7 @@ from stacks.torch_stack.numerics import global_norm
 from stacks.torch_stack.precision import PRECISIONS, dtype_name
 from stacks.torch_stack.rounded import hold_gradients, sum_gradients_in_float32, widen_gradients
 from stacks.torch_stack.snapshot import Snapshot
+from stacks.torch_stack.taps import Taps
 from stacks.torch_stack.update import (
     apply_update,
     build_optimizer,
@@ -33,7 +35,6 @@ from stacks.torch_stack.update import (
     learning_rate,
     moments,
     scale_gradients,
-    set_moments,
 )
 from stacks.torch_stack.weights import Checkpoint, build_model
 
@@ -68,6 +69,17 @@ class Watch(Protocol):
         """Parameters and moments are the new ones."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class Taken:
+    """What a step takes from another leg (S-29)."""
+
+    rate: float | None = None
+    gradients: Mapping[str, Tensor] = field(default_factory=dict)  # of all trainable tensors
+
+
+_NOTHING = Taken()
+
+
 class Trainer:
     """Model, optimizer and data of a run, with the step that advances them."""
 
@@ -75,7 +87,7 @@ class Trainer:
         self,
         config: Config,
         checkpoint: Checkpoint,
-        examples: dict[str, list[Tokens]],
+        examples: Mapping[str, Sequence[Tokens]],
         pad_id: int,
         device: torch.device,
     ) -> None:
@@ -88,7 +100,7 @@ class Trainer:
         self.parameters = dict(self.model.named_parameters())
         self.optimizer = build_optimizer(self.parameters, config.optimizer)
         self.trainable = {name: one for name, one in self.parameters.items() if one.requires_grad}
-        shape = Shape(
+        self.shape = Shape(
             accumulation_steps=config.train.accumulation_steps,
             micro_batch_size=config.train.micro_batch_size,
             pad_id=pad_id,
@@ -97,25 +109,41 @@ class Trainer:
         )
         self._is_pure = self.precision.held == torch.bfloat16
         self._examples = examples["train"]
-        self.stream = BatchStream(self._examples, config, shape)
-        self.steps_per_epoch = self.stream.steps_per_epoch
+        stream = BatchStream(self._examples, config, self.shape)
+        self.stream: Stream = stream
+        self.steps_per_epoch = stream.steps_per_epoch
         self._evaluation = self._eval_batches(examples["eval"][: config.eval.num_examples])
         self._sum: Callable[..., Tensor] = micro_batch_sum
         if config.runtime.compile:
             # dynamic from the start: shapes met so far must not choose the kernels (S-23)
             self._sum = torch.compile(micro_batch_sum, dynamic=True)
 
-    def step(self, t: int, watch: Watch | None = None) -> Step:
-        """Update `t`: one batch, one gradient, one change of the parameters."""
+    def step(
+        self,
+        t: int,
+        watch: Watch | None = None,
+        taps: Taps | None = None,
+        taken: Taken = _NOTHING,
+    ) -> Step:
+        """Update `t`: one batch, one gradient, one change of the parameters.
+
+        `taps` watches the forward passes. What is `taken` stands in place of the leg's own.
+        """
         epoch = self.stream.epoch
         batch = next(self.stream)
-        loss = self._backward(micro_batches(batch, self.device), batch.num_targets)
+        micros = micro_batches(batch, self.device)
+        with nullcontext() if taps is None else taps.observe(self.model, batch, self.device):
+            loss = self._backward(micros, batch.num_targets)
+        for name, gradient in taken.gradients.items():
+            self.trainable[name].grad = gradient.to(self.device)
         grads = self.grads()
         grad_norm = global_norm(list(grads.values()))
         factor = clip_factor(grad_norm, self.config.optimizer.clip_norm)
         rate = learning_rate(
             t, self.num_steps, self.config.optimizer.learning_rate, self.config.schedule
         )
+        if taken.rate is not None:
+            rate = taken.rate
         if watch is not None:
             watch.before_clipping(t, self)
         if self._is_pure:
@@ -182,7 +210,7 @@ class Trainer:
         if self.config.eval.every_steps == 0:
             return []
         # A last batch that is not full has filler rows, which add nothing and keep one shape
-        shape = dataclasses.replace(self.stream.shape, accumulation_steps=1)
+        shape = dataclasses.replace(self.shape, accumulation_steps=1)
         found: list[MicroBatch] = []
         for start in range(0, len(examples), shape.num_rows):
             rows = [[one] for one in examples[start : start + shape.num_rows]]
@@ -234,8 +262,15 @@ class Trainer:
         for name, one in self.parameters.items():
             one.copy_(snapshot.params[name])
         for name, one in self.trainable.items():
-            m, v = snapshot.m[name].to(self.device), snapshot.v[name].to(self.device)
-            set_moments(self.optimizer, one, m, v, snapshot.step)
+            state = self.optimizer.state[one]
+            state["exp_avg"].copy_(snapshot.m[name])
+            state["exp_avg_sq"].copy_(snapshot.v[name])
+            state["step"].fill_(snapshot.step)
         self.stream = BatchStream(
-            self._examples, self.config, self.stream.shape, snapshot.epoch, snapshot.row
+            self._examples, self.config, self.shape, snapshot.epoch, snapshot.row
         )
+
+    def start_over(self, params: Mapping[str, Tensor]) -> None:
+        """Go back to the start, with the parameters of the checkpoint."""
+        zeros = dict.fromkeys(self.trainable, torch.zeros(()))
+        self.restore(Snapshot(step=0, epoch=0, row=0, params=params, m=zeros, v=zeros))

@@ -22,11 +22,12 @@ from stacks.torch_stack.errors import BadInput
 from stacks.torch_stack.examples import parse_lines
 from stacks.torch_stack.inputs import load_inputs, tokenize
 from stacks.torch_stack.loss import loss_from_logits, micro_batch_sum, micro_batches
-from stacks.torch_stack.model import CausalLM
+from stacks.torch_stack.model import CausalLM, RMSNorm
 from stacks.torch_stack.numerics import Sketcher, Statistics, global_norm, tensors_sha256
 from stacks.torch_stack.precision import PRECISIONS, Precision
 from stacks.torch_stack.render import Template
 from stacks.torch_stack.runtime import prepare_torch
+from stacks.torch_stack.taps import Taps
 from stacks.torch_stack.tokenizer import load_tokenizer
 from stacks.torch_stack.tokens import encode_conversations
 from stacks.torch_stack.train import Trainer
@@ -287,12 +288,7 @@ def _tensors_sha256(case: Case) -> dict[str, object]:
 
 
 def _gradients(case: Case) -> dict[str, object]:
-    model = _load_model(case)
-    arrays: dict[str, IntArray] = {
-        name: case.integers(name).numpy()
-        for name in ("input_ids", "segments", "positions", "labels")
-    }
-    batch = Batch(examples=(), **arrays)
+    model, batch = _load_model(case), _batch(case)
     total, parameters = 0.0, dict(model.named_parameters())
     for one in parameters.values():
         one.grad = torch.zeros_like(one)
@@ -306,6 +302,34 @@ def _gradients(case: Case) -> dict[str, object]:
         "grad_norm": global_norm(list(grads.values())),
         "grads": {name: _plain(one) for name, one in Sketcher().describe(grads).items()},
     }
+
+
+def _batch(case: Case) -> Batch:
+    arrays: dict[str, IntArray] = {
+        name: case.integers(name).numpy()
+        for name in ("input_ids", "segments", "positions", "labels")
+    }
+    return Batch(examples=(), **arrays)
+
+
+def _taps(case: Case) -> dict[str, object]:
+    model, batch, taps = _load_model(case), _batch(case), Taps()
+    device = torch.device("cpu")
+    with taps.observe(model, batch, device):
+        for micro in micro_batches(batch, device):
+            micro_batch_sum(model, micro)
+    return {
+        "taps": [
+            {"tap": row.tap, "shape": row.shape, **_plain(row.statistics)} for row in taps.rows(0)
+        ]
+    }
+
+
+def _rms_norm(case: Case) -> dict[str, object]:
+    norm = RMSNorm(len(case["weight"]), float(case["epsilon"]))
+    norm.weight = nn.Parameter(case.tensor(case["weight"]))
+    values = norm(case.tensor(case["values"]).to(case.precision.forward))
+    return {"values": values.tolist()}
 
 
 def _training(case: Case) -> dict[str, object]:
@@ -341,4 +365,6 @@ _KINDS: dict[str, Callable[[Case], dict[str, object]]] = {
     "tensors_sha256": _tensors_sha256,
     "gradients": _gradients,
     "training": _training,
+    "taps": _taps,
+    "rms_norm": _rms_norm,
 }

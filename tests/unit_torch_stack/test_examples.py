@@ -89,6 +89,7 @@ def test_splits_keep_order_place_and_hash(tmp_path: Path) -> None:
         path.write_bytes(b"\n".join(line(id=one) for one in ids))
     splits = load_splits({"train": paths[:2], "eval": [paths[2]], "edge": paths[3:]})
     train = splits["train"]
+    assert train.conversations is not None
     assert train.conversations["id"][:] == ["a", "b", "c"]
     assert train.conversations[2]["messages"] == [USER]
     assert [train.where(index) for index in range(3)] == [

@@ -3,9 +3,7 @@
 Steps are paired by number, examples by (split, id), tensors by (step, kind, name), never by row.
 Columns of the pair end in `_a` and `_b`; `in_a` and `in_b` say on which side it is present.
 
-The long columns of `tokens` (text, ids, mask) are compared through 64-bit hashes in one streaming
-pass a leg, so ten million ids are never in memory at once. Two different rows that hash alike would
-pass: 5e-20 a pair.
+The long columns of `tokens` (text, ids, mask) are compared through their digests.
 """
 
 from __future__ import annotations
@@ -16,10 +14,9 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from oracle.digests import LONG
 from oracle.trace import Trace
 
-LONG = ("text", "ids", "mask")
-SHORT = ("index", "num_tokens_before_truncation", "typed_control_tokens")
 SPLITS = ("train", "eval", "edge")
 CHUNK_ROWS = 40_000  # rows of tensors with their sketches: 25 MB a leg
 
@@ -36,7 +33,7 @@ def align_examples(a: Trace, b: Trace) -> pl.DataFrame:
     columns of both, and `first_step`, the first step that consumes it in either leg. Examples that
     are consumed come first, by step and place in the step; then the others by split and index.
     """
-    pairs = _pair(_digests(a), _digests(b), ["split", "id"]).with_columns(
+    pairs = _pair(a.digests, b.digests, ["split", "id"]).with_columns(
         (pl.col(f"{column}_a") == pl.col(f"{column}_b")).alias(f"{column}_equal") for column in LONG
     )
     return (
@@ -86,16 +83,6 @@ def align_tensors(a: Trace, b: Trace, kinds: Sequence[str]) -> Iterator[pl.DataF
                 ["step", "kind", "name"],
             ).sort("step", "kind", "name")
             first, rows = place + 1, 0
-
-
-def _digests(trace: Trace) -> pl.DataFrame:
-    return trace.tokens.select(
-        "split",
-        "id",
-        *SHORT,
-        pl.col("ids").list.len().cast(pl.Int64).alias("num_tokens"),
-        *(pl.col(column).hash() for column in LONG),
-    ).collect(engine="streaming")
 
 
 def _consumption(a: Trace, b: Trace) -> pl.DataFrame:

@@ -86,8 +86,8 @@ def _of_phase(
 ) -> tuple[Outcome, list[Gap]]:
     divergences: list[Divergence] = []
     gaps: list[Gap] = []
-    compared: set[tuple[int, str | None]] = set()
-    bad: set[tuple[int, str | None]] = set()
+    compared: list[tuple[Cells, Flags]] = []
+    bad: list[tuple[Cells, Flags]] = []
     followers: list[int] = []
     num_after = 0
     for channel in channels:
@@ -96,10 +96,9 @@ def _of_phase(
         if last == stop and entry.rank == stop[1]:
             before |= steps == stop[0]
         judged = before & ~channel.unjudged & ~channel.cells.void
-        keys = _keys(entry, channel.cells)
-        compared.update(keys[i] for i in np.flatnonzero(judged))
+        compared.append((channel.cells, judged))
+        bad.append((channel.cells, judged & channel.broken))
         broken = np.flatnonzero(judged & channel.broken)
-        bad.update(keys[i] for i in broken)
         if len(broken):
             divergences.append(numeric_divergence(channel, broken, context))
         followers += steps[channel.broken & ~before].tolist()
@@ -113,7 +112,8 @@ def _of_phase(
             )
         )
     after = _after(num_after, stop, because)
-    result = _result(entry, channels, compared, bad, divergences, consequences, gaps, after)
+    nums = _num(entry, compared), _num(entry, bad)
+    result = _result(entry, channels, nums, divergences, consequences, gaps, after)
     return (
         Outcome(result=result, divergences=tuple(divergences), consequences=tuple(consequences)),
         gaps,
@@ -133,8 +133,7 @@ def _after(num_after: int, stop: Place, because: str | None) -> str | None:
 def _result(
     entry: Phase,
     channels: Sequence[Judged],
-    compared: set[tuple[int, str | None]],
-    bad: set[tuple[int, str | None]],
+    nums: tuple[int, int],
     divergences: Sequence[Divergence],
     consequences: Sequence[Consequence],
     gaps: Sequence[Gap],
@@ -142,7 +141,8 @@ def _result(
 ) -> PhaseResult:
     worst, worst_step = _worst(channels)
     reason = gaps[0].because if gaps else after
-    status = "agree" if compared else "not_compared"
+    num_compared, num_bad = nums
+    status = "agree" if num_compared else "not_compared"
     if divergences:
         status = "diverged"
     elif consequences:
@@ -156,9 +156,9 @@ def _result(
         phase=entry.name,
         status=status,  # type: ignore[arg-type]
         unit=entry.unit,
-        num_compared=len(compared),
-        num_agreeing=len(compared - bad),
-        agreement=len(compared - bad) / len(compared) if compared else None,
+        num_compared=num_compared,
+        num_agreeing=num_compared - num_bad,
+        agreement=(num_compared - num_bad) / num_compared if num_compared else None,
         first_step=min((s for s in steps if s is not None), default=None),
         worst_relative=worst,
         worst_step=worst_step,
@@ -166,12 +166,15 @@ def _result(
     )
 
 
-def _keys(entry: Phase, cells: Cells) -> list[tuple[int, str | None]]:
-    """Return what each cell counts as: its step, or its tensor at the step."""
-    if entry.unit != "tensors" or cells.tensors is None:
-        return [(step, None) for step in cells.steps.tolist()]
-    names = [f"{cells.field} {name}" for name in cells.tensors.tolist()]
-    return list(zip(cells.steps.tolist(), names, strict=True))
+def _num(entry: Phase, marked: Sequence[tuple[Cells, Flags]]) -> int:
+    """Return how many steps the marked cells are of, or tensors of steps, each counted once."""
+    num, steps = 0, [np.zeros(0, dtype=np.int64)]
+    for cells, flags in marked:
+        if entry.unit == "tensors" and cells.tensors is not None:
+            num += int(flags.sum())  # no other cell is of this tensor, field and step
+        else:
+            steps.append(cells.steps[flags])
+    return num + len(np.unique(np.concatenate(steps)))
 
 
 def _worst(channels: Sequence[Judged]) -> tuple[float | None, int | None]:

@@ -130,16 +130,21 @@ class Column:
         bad = pl.lit(False) if self.nullable else column.is_null()
         if self.is_list:
             return bad | self._check_list(column).fill_null(False)
+        return bad | self.check_scalar(column)
+
+    def check_scalar(self, value: pl.Expr) -> pl.Expr:
+        """Return an expression that is true where a value breaks the demands; null breaks none."""
+        bad = pl.lit(False)
         if self.minimum is not None:
-            bad = bad | (column < self.minimum).fill_null(False)
+            bad = bad | (value < self.minimum).fill_null(False)
         if self.allowed:
-            bad = bad | ~column.is_in(self.allowed).fill_null(True)
+            bad = bad | ~value.is_in(self.allowed).fill_null(True)
         if self.pattern:
-            bad = bad | ~column.str.contains(self.pattern).fill_null(True)
+            bad = bad | ~value.str.contains(self.pattern).fill_null(True)
         if self.min_length:
-            bad = bad | (column.str.len_chars() < self.min_length).fill_null(False)
+            bad = bad | (value.str.len_chars() < self.min_length).fill_null(False)
         if self.max_length:
-            bad = bad | (column.str.len_chars() > self.max_length).fill_null(False)
+            bad = bad | (value.str.len_chars() > self.max_length).fill_null(False)
         return bad
 
     def _check_list(self, column: pl.Expr) -> pl.Expr:

@@ -27,13 +27,16 @@ from oracle.contract import Consequence, Divergence, PhaseResult, phases
 from oracle.floor import Floor
 from oracle.judged import Context, Judged, Place
 from oracle.outcome import Outcome, divergence, explained_by_facts, outcome, phase
-from oracle.tolerance import Tolerances
+from oracle.tolerance import Floats, Tolerances
 from oracle.trace import Trace
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class Comparison:
-    """Everything that two traces show; `reasons` say what could not be judged."""
+    """Everything that two traces show; `reasons` say what could not be judged.
+
+    `relative` are the differences of each scalar field by step, nan where there is none.
+    """
 
     divergences: tuple[Divergence, ...]
     consequences: tuple[Consequence, ...]
@@ -42,7 +45,7 @@ class Comparison:
     num_steps: int
     num_examples: int
     num_tokens: int
-    relative: Mapping[str, Sequence[float]]
+    relative: Mapping[str, Floats]
 
 
 def compare(
@@ -102,7 +105,7 @@ def compare(
         num_steps=int((steps["in_a"] & steps["in_b"]).sum()),
         num_examples=both.height,
         num_tokens=int(both["num_tokens_a"].sum()),
-        relative={c.cells.field: c.cells.relative.tolist() for c in channels if _scalar(c.cells)},
+        relative={c.cells.field: c.cells.relative for c in channels if _scalar(c.cells)},
     )
 
 
@@ -176,16 +179,21 @@ def _eval_cause(examples: pl.DataFrame, rendered: Examples) -> str | None:
 
 def _context(steps: pl.DataFrame, tolerances: Tolerances, names: tuple[str, str]) -> Context:
     both = steps.filter(pl.col("in_a") & pl.col("in_b"))
-    quantities = {}
-    for row in both.iter_rows(named=True):
+
+    def quantities(step: int) -> Mapping[str, float]:
+        found = both.filter(pl.col("step") == step)
+        if not found.height:
+            return {}
+        row = found.row(0, named=True)
         micro, rows, _ = row["batch_shape_a"]
         tokens, targets = row["num_tokens_a"], row["num_targets_a"]
-        quantities[row["step"]] = {
+        return {
             "the accumulation steps": float(micro),
             "the rows of the step": float(micro * rows),
             "the rows of a micro-batch": float(rows),
             "tokens per target (num_tokens for num_targets)": tokens / targets if targets else 0.0,
         }
+
     accumulation = both["batch_shape_a"][0][0] if both.height else 1
     return Context(
         names=names,

@@ -170,7 +170,7 @@ def _seed_hint(
 ) -> str | None:
     """Hold the first examples of the epoch against the order of S-08, for this and other seeds."""
     facts = traces[0].header["facts"]
-    ids = traces[0].tokens.filter(pl.col("split") == "train").select("id").collect()["id"].to_list()
+    ids = traces[0].digests.filter(pl.col("split") == "train")["id"].to_list()
     if len(ids) > MAX_SORTED:
         return None
     epoch = row["epoch_a"]

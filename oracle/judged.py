@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -58,12 +58,12 @@ class Judged:
 
 @dataclass(frozen=True, kw_only=True)
 class Context:
-    """What hints and rules need to know of the run. `quantities[step]` are known ratios by name."""
+    """What hints and rules need to know of the run; `quantities(step)` are known ratios by name."""
 
     names: tuple[str, str]
     precision: str
     accumulation: int
-    quantities: Mapping[int, Mapping[str, float]]
+    quantities: Callable[[int], Mapping[str, float]]
 
 
 def numeric_divergence(channel: Judged, broken: np.ndarray, context: Context) -> Divergence:
@@ -118,15 +118,13 @@ def _hint(channel: Judged, broken: np.ndarray, context: Context) -> str | None:
         )
     if found.field == "steps.clip_factor" and (hint := clip_hint(a, b, context.names)) is not None:
         return hint
-    hint = ratio_hint(a, b, context.names, context.quantities.get(step, {}))
+    known = context.quantities(step)
+    hint = ratio_hint(a, b, context.names, known)
     if found.tensors is None:
         return hint
     at_step = broken[found.steps[broken] == step]
     ratios = Counter(
-        ratio_hint(
-            float(found.a[i]), float(found.b[i]), context.names, context.quantities.get(step, {})
-        )
-        for i in at_step
+        ratio_hint(float(found.a[i]), float(found.b[i]), context.names, known) for i in at_step
     )
     tensors = int((found.steps == step).sum())
     worst = at_step[np.nanargmax(np.nan_to_num(found.relative[at_step], nan=-1.0))]

@@ -14,8 +14,10 @@ from typing import Any
 import polars as pl
 
 from oracle.columns import Definition, columns, dtypes, misfit
+from oracle.digests import DIGESTS, NO_DIGESTS
 from oracle.document import loads_text
 from oracle.errors import TraceError
+from oracle.lines import decode
 
 CHUNK_ROWS = 4096
 
@@ -33,12 +35,55 @@ def read_table(paths: Sequence[Path], definition: Definition) -> pl.LazyFrame:
     return pl.concat(parts) if len(parts) > 1 else parts[0]
 
 
+def read_tokens(paths: Sequence[Path]) -> tuple[pl.LazyFrame, pl.DataFrame]:
+    """Return the rows of `tokens/` in their order, and their digests, made in the pass that checks.
+
+    Raises TraceError at the first bad row.
+    """
+    parts, digests = [pl.LazyFrame(schema=dtypes("token_row"))], [NO_DIGESTS]
+    for path in paths:
+        if path.suffix == ".parquet":
+            scan, found = _digest_parquet(path)
+        else:
+            scan = read_jsonl(path, "token_row").lazy()
+            found = scan.select(*DIGESTS).collect()
+        parts.append(scan)
+        digests.append(found)
+    return pl.concat(parts), pl.concat(digests)
+
+
 def read_jsonl(path: Path, definition: Definition) -> pl.DataFrame:
     """Read a JSONL table; raises TraceError with the 1-based number of the first bad line."""
-    schema = dtypes(definition)
-    frames = []
-    rows: list[dict[str, Any]] = []
-    for number, line in _lines(path):
+    frames = [pl.DataFrame(schema=dtypes(definition))]
+    for first, lines in _chunks(path):
+        frame = decode(lines, definition)
+        frames.append(_judged(path, first, lines, definition) if frame is None else frame)
+    return pl.concat(frames)
+
+
+def _chunks(path: Path) -> Iterator[tuple[int, list[bytes]]]:
+    """Yield lines, some thousand at a time, with the 1-based number of the first."""
+    lines: list[bytes] = []
+    number = 0
+    with path.open("rb") as stream:
+        for number, line in enumerate(stream, start=1):
+            if not line.endswith(b"\n"):
+                raise TraceError(
+                    f"{path}:{number}: the last line has no line end, so it was cut in the middle; "
+                    "the leg must be resumed or run again."
+                )
+            lines.append(line)
+            if len(lines) == CHUNK_ROWS:
+                yield number - len(lines) + 1, lines
+                lines = []
+    yield number - len(lines) + 1, lines
+
+
+def _judged(path: Path, first: int, lines: list[bytes], definition: Definition) -> pl.DataFrame:
+    """Read lines one by one: what is wrong is said of the line that it is in."""
+    wanted = columns(definition)
+    rows = []
+    for number, line in enumerate(lines, start=first):
         try:
             row = loads_text(line)
         except ValueError as error:
@@ -49,44 +94,46 @@ def read_jsonl(path: Path, definition: Definition) -> pl.DataFrame:
                 f"{path}:{number}: the row {reason} (trace.schema.json, {definition})."
             )
         rows.append(row)
-        if len(rows) == CHUNK_ROWS:
-            frames.append(_frame(rows, definition))
-            rows = []
-    frames.append(_frame(rows, definition))
-    return pl.concat(frames) if frames else pl.DataFrame(schema=schema)
-
-
-def _lines(path: Path) -> Iterator[tuple[int, bytes]]:
-    with path.open("rb") as stream:
-        for number, line in enumerate(stream, start=1):
-            if not line.endswith(b"\n"):
-                raise TraceError(
-                    f"{path}:{number}: the last line has no line end, so it was cut in the middle; "
-                    "the leg must be resumed or run again."
-                )
-            yield number, line
-
-
-def _frame(rows: list[dict[str, Any]], definition: Definition) -> pl.DataFrame:
-    wanted = columns(definition)
     data = {column.name: [column.parsed(row[column.name]) for row in rows] for column in wanted}
     return pl.DataFrame(data, schema=dtypes(definition))
 
 
 def _scan_parquet(path: Path, definition: Definition) -> pl.LazyFrame:
+    scan = _typed(path, definition)
+    _check_rows(path, scan, definition)
+    return scan
+
+
+def _digest_parquet(path: Path) -> tuple[pl.LazyFrame, pl.DataFrame]:
+    scan = _typed(path, "token_row")
+    bad = pl.any_horizontal(column.check() for column in columns("token_row"))
+    found = _collect(path, scan.select(*DIGESTS, bad=bad))
+    if found["bad"].any():
+        _check_rows(path, scan, "token_row")
+    return scan, found.drop("bad")
+
+
+def _typed(path: Path, definition: Definition) -> pl.LazyFrame:
     try:
         found = pl.read_parquet_schema(path)
     except (pl.exceptions.PolarsError, OSError):
         raise TraceError(f"{path} cannot be read as Parquet: it is damaged or cut.") from None
     _check_types(path, dict(found), definition)
-    wanted = columns(definition)
-    scan = pl.scan_parquet(path).select(pl.col(c.name).cast(c.dtype) for c in wanted)
+    return pl.scan_parquet(path).select(pl.col(c.name).cast(c.dtype) for c in columns(definition))
+
+
+def _collect(path: Path, scan: pl.LazyFrame) -> pl.DataFrame:
     try:
-        bad = scan.select(c.check().sum().alias(c.name) for c in wanted).collect(engine="streaming")
+        return scan.collect(engine="streaming")
     except (pl.exceptions.PolarsError, OSError):
         raise TraceError(
             f"{path} cannot be read as Parquet: it is damaged, or a number does not fit its type."
         ) from None
+
+
+def _check_rows(path: Path, scan: pl.LazyFrame, definition: Definition) -> None:
+    wanted = columns(definition)
+    bad = _collect(path, scan.select(c.check().sum().alias(c.name) for c in wanted))
     for column in wanted:
         if bad.item(0, column.name):
             row = scan.with_row_index("row").filter(column.check()).select("row").head(1).collect()
@@ -94,7 +141,6 @@ def _scan_parquet(path: Path, definition: Definition) -> pl.LazyFrame:
                 f"{path}: row {row.item()} has a {column.name} that is not {column.words} "
                 f"({bad.item(0, column.name)} such rows; trace.schema.json, {definition})."
             )
-    return scan
 
 
 def _check_types(path: Path, found: dict[str, Any], definition: Definition) -> None:

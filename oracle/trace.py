@@ -20,7 +20,7 @@ from oracle.columns import dtypes
 from oracle.contract import CONTRACT_VERSION
 from oracle.document import loads_text, violation
 from oracle.errors import TraceError
-from oracle.tables import read_jsonl, read_table
+from oracle.tables import read_jsonl, read_table, read_tokens
 
 LISTED = re.compile(r"header\.json|steps\.jsonl|(tokens|tensors)/[0-9]+\.(parquet|jsonl)")
 SPLITS = ("train", "eval", "edge")
@@ -31,13 +31,15 @@ class Trace:
     """What one leg did. `steps` has N rows in step order; `tokens` (E) and `tensors` (R) are lazy.
 
     Columns are those of the schema's `step`, `token_row` and `tensor_row`; what is not finite is a
-    float here. A trace of mode `render` has empty `steps` and `tensors` of the right types.
+    float here. `digests` is `tokens` with hashes in place of the long columns, in memory. A trace
+    of mode `render` has empty `steps` and `tensors` of the right types.
     """
 
     path: Path
     header: dict[str, Any]
     steps: pl.DataFrame
     tokens: pl.LazyFrame
+    digests: pl.DataFrame
     tensors: pl.LazyFrame
     done: dict[str, Any]
 
@@ -57,8 +59,8 @@ def read_trace(path: Path, *, nonce: str | None = None, config_sha256: str | Non
     header = _read_header(path, nonce=nonce, config_sha256=config_sha256)
     _check_same(path, header, done)
     _check_files(path, header["mode"], done["files"])
-    tokens = read_table(_segments(path, done["files"], "tokens"), "token_row")
-    _check_tokens(path, tokens, done["num_examples"])
+    tokens, digests = read_tokens(_segments(path, done["files"], "tokens"))
+    _check_tokens(path, digests, done["num_examples"])
     tensors = read_table(_segments(path, done["files"], "tensors"), "tensor_row")
     _check_tensors(path, tensors)
     if header["mode"] == "render":
@@ -66,7 +68,15 @@ def read_trace(path: Path, *, nonce: str | None = None, config_sha256: str | Non
     else:
         steps = read_jsonl(path / "steps.jsonl", "step")
     _check_steps(path, steps, done["num_steps"])
-    return Trace(path=path, header=header, steps=steps, tokens=tokens, tensors=tensors, done=done)
+    return Trace(
+        path=path,
+        header=header,
+        steps=steps,
+        tokens=tokens,
+        digests=digests,
+        tensors=tensors,
+        done=done,
+    )
 
 
 def read_document(path: Path, definition: Literal["header", "done", "error"]) -> dict[str, Any]:
@@ -192,15 +202,15 @@ def _segments(path: Path, files: Mapping[str, object], folder: str) -> list[Path
     return [path / name for name in sorted(files) if name.startswith(f"{folder}/")]
 
 
-def _check_tokens(path: Path, tokens: pl.LazyFrame, num_examples: Mapping[str, int]) -> None:
-    size = pl.col("ids").list.len().cast(pl.Int64)
-    keys = tokens.select(
+def _check_tokens(path: Path, digests: pl.DataFrame, num_examples: Mapping[str, int]) -> None:
+    size = pl.col("num_tokens")
+    keys = digests.select(
         "split",
         "index",
         "id",
-        unequal=size != pl.col("mask").list.len(),
+        unequal=size != pl.col("num_flags"),
         grown=size > pl.col("num_tokens_before_truncation"),
-    ).collect(engine="streaming")
+    )
     expected = pl.concat(
         [
             pl.select(split=pl.lit(s), index=pl.int_range(num_examples[s], dtype=pl.Int64))

@@ -7,12 +7,12 @@ compared, inside tolerance, and both legs were alive. What cannot be compared at
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import polars as pl
 
 from oracle.compare import Comparison, compare
@@ -34,6 +34,7 @@ from oracle.tolerance import Tolerances, default_file, load_tolerances
 from oracle.trace import Trace
 
 NO_TOLERANCES: Mapping[str, str] = {"file": "", "sha256": ""}
+NONE = np.zeros(0)
 NOTHING: Mapping[str, Any] = {
     "num_steps": 0,
     "num_examples": 0,
@@ -224,27 +225,28 @@ def _check_comparable(a: Trace, b: Trace, purpose: Purpose, names: tuple[str, st
             raise TraceError(
                 f"no step is in both traces: {names[0]} has {_span(a)}, {names[1]} {_span(b)}."
             )
-    ids = [trace.tokens.select("split", "id") for trace in (a, b)]
-    if not ids[0].join(ids[1], on=["split", "id"], how="semi").head(1).collect().height:
+    if not a.digests.join(b.digests, on=["split", "id"], how="semi").height:
         raise TraceError("no example is in both traces; they are of different data.")
 
 
 def _summary(found: Comparison) -> Mapping[str, Any]:
-    loss = [v for v in found.relative.get("steps.loss", ()) if not math.isnan(v)]
-    norm = [v for v in found.relative.get("steps.grad_norm", ()) if not math.isnan(v)]
+    loss, norm = (
+        values[~np.isnan(values)]
+        for values in (found.relative.get(f"steps.{f}", NONE) for f in ("loss", "grad_norm"))
+    )
     return {
         "num_steps": found.num_steps,
         "num_examples": found.num_examples,
         "num_tokens": found.num_tokens,
-        "mean_relative_loss_difference": sum(loss) / len(loss) if loss else None,
-        "max_relative_loss_difference": max(loss, default=None),
-        "max_relative_grad_norm_difference": max(norm, default=None),
+        "mean_relative_loss_difference": float(loss.mean()) if len(loss) else None,
+        "max_relative_loss_difference": float(loss.max()) if len(loss) else None,
+        "max_relative_grad_norm_difference": float(norm.max()) if len(norm) else None,
     }
 
 
 def _typed(trace: Trace, name: str) -> list[str]:
     """Warn of control tokens that a user typed: they encode as control tokens (S-05)."""
-    typed = trace.tokens.filter(pl.col("typed_control_tokens") > 0).select("id").collect()["id"]
+    typed = trace.digests.filter(pl.col("typed_control_tokens") > 0)["id"]
     if not len(typed):
         return []
     return [

@@ -30,6 +30,7 @@ from oracle.leg import Limits
 from oracle.live import progress_view
 from oracle.runs import Mode, Run, find_run
 from oracle.stacks import load_stacks, pick_stacks
+from oracle.store import keep
 from oracle.trace import read_trace
 from oracle.vectors import CaseResult, run_vectors, vector_files
 
@@ -71,6 +72,7 @@ def double_run(
     _print_verdict(judged.verdict, as_json=as_json)
     if not no_report:
         _print(errors, f"report  {run.path / 'report.html'}")
+    keep(run.path, lambda line: _print(errors, line))
     return judged.verdict.exit_code
 
 
@@ -127,6 +129,7 @@ def calibrate(
         _print(errors, "stopped; what is finished is kept, and the same command goes on from there")
         return 130
     _print(Console(), str(path))
+    keep(path, lambda line: _print(errors, line))
     return 0
 
 
@@ -176,9 +179,11 @@ def show(
     reveal_text: bool,
 ) -> None:
     """`oracle show`."""
+    from oracle import store
     from oracle.report.show import print_show
 
-    path = find_run(run, out).path
+    errors = Console(stderr=True)
+    path = store.find_run(run, out, lambda line: _print(errors, line)).path
     print_show(path, step=step, phase=phase, example=example, reveal=reveal_text, console=Console())
 
 

@@ -13,7 +13,8 @@ from oracle.files import write_atomic
 from oracle.report import html, json, junit, markdown, sarif
 from oracle.report.show import read_verdict
 from oracle.report.text import print_verdict
-from oracle.runs import Run, find_run
+from oracle.runs import Run
+from oracle.store import find_run
 from oracle.trace import Trace, read_trace
 
 WIDTH = 100  # columns of a text report that goes to a file

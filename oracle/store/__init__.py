@@ -84,4 +84,19 @@ def find_run(text: str, out: Path, on_note: Note | None = None) -> runs.Run:
         if stored is None:
             raise
         return store.directory(stored)
+    if on_note is not None and (path := _edited(found)) is not None:
+        on_note(
+            f"warning: {found.path / path} is not as it was recorded; what follows is of the "
+            f"directory as it is now (oracle verify {found.path.name})."
+        )
     return found
+
+
+def _edited(run: runs.Run) -> str | None:
+    """Return the first file of a run directory that is not as recorded, if the run was recorded."""
+    from oracle.store.place import Place
+    from oracle.store.restoring import edited
+
+    place = Place(run.path.parent)
+    records, _ = place.records.of(run.manifest.run)
+    return edited(place, records[0]) if records else None

@@ -11,7 +11,8 @@ from typing import TypeVar
 
 from sqlalchemy import Connection
 
-from oracle.store.database import DamagedIndex, Database
+from oracle.store.database import Database
+from oracle.store.error import DamagedIndex
 from oracle.store.place import Place
 from oracle.store.rebuild import in_step, rebuild, reconcile
 

@@ -17,7 +17,7 @@ from sqlalchemy import Connection, Engine, create_engine, event, inspect, text
 from sqlalchemy.exc import DBAPIError, IntegrityError
 from sqlalchemy.pool import NullPool
 
-from oracle.errors import OracleError
+from oracle.store.error import DamagedIndex, StoreError
 
 VERSIONS = ("0001",)  # of the tables, in order; this code reads and writes the last
 WAIT_SECONDS = 120  # for another writer
@@ -25,14 +25,6 @@ MIGRATIONS = Path(__file__).parent / "migrations"
 # What SQLite says of a file that is not, or no longer, a database.
 DAMAGE = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 BUSY = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
-
-
-class StoreError(OracleError):
-    """The store cannot be used as it is: one sentence says what to do."""
-
-
-class DamagedIndex(StoreError):
-    """The index is no database any more; the records beside it can build it again."""
 
 
 class Database:

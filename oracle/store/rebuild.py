@@ -7,14 +7,14 @@ whole record without a row; it is listed from then on. The caller holds the stor
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
 from sqlalchemy import Connection
 
-from oracle.errors import OracleError
-from oracle.store.database import Database, StoreError
+from oracle.store.database import Database
+from oracle.store.error import StoreError
 from oracle.store.index import (
     floor_names,
     get_record,
@@ -24,7 +24,7 @@ from oracle.store.index import (
     record_names,
 )
 from oracle.store.place import Place
-from oracle.store.record import DIGITS, Record, newest
+from oracle.store.record import DIGITS, Record
 
 
 def in_step(place: Place, connection: Connection) -> bool:
@@ -44,18 +44,17 @@ def reconcile(place: Place, connection: Connection) -> Sequence[str]:
     for id, all_digits in written.items():
         if all_digits == {indexed.get(id)}:
             continue
-        found, wrong = _read(place, id, all_digits)
+        found, wrong = place.records.of(id)
         problems += wrong
-        record = newest(found) if found else get_record(connection, id)
+        record = found[0] if found else get_record(connection, id)
         if record is None:
             continue
         if record.sha256[:DIGITS] not in all_digits:
             place.records.write(record)
         if record.sha256[:DIGITS] != indexed.get(id):
             _put(place, connection, record)
-        for old in found:
-            if old is not record:
-                place.records.path(id, old.sha256).unlink(missing_ok=True)
+        for old in found[1:]:
+            place.records.path(id, old.sha256).unlink(missing_ok=True)
     return problems
 
 
@@ -69,10 +68,13 @@ def rebuild(place: Place, *, damaged: bool) -> tuple[Sequence[str], Path | None]
     fresh = Database(place.index.with_name("index.sqlite.new"))
     _remove(fresh.path)
     fresh.upgrade()
-    records, problems = place.records.all()
+    problems: list[str] = []
     with fresh.writing() as connection:
-        for record in records:
-            _put(place, connection, record)
+        for id in sorted({id for id, _ in place.records.names()}):
+            found, wrong = place.records.of(id)
+            problems += wrong
+            if found:
+                _put(place, connection, found[0])
         _put_floors(place, connection)
     if Path(f"{fresh.path}-wal").exists():
         raise StoreError(f"{fresh.path} could not be completed; use `oracle reindex` again.")
@@ -99,16 +101,6 @@ def _put_floors(place: Place, connection: Connection) -> None:
     for name in place.floors.names():
         if name not in known:
             put_floor(connection, place.floors.read(name))
-
-
-def _read(place: Place, id: str, all_digits: Iterable[str]) -> tuple[list[Record], list[str]]:
-    found, problems = [], []
-    for digits in sorted(all_digits):
-        try:
-            found.append(place.records.read(id, digits))
-        except OracleError as error:
-            problems.append(str(error))
-    return found, problems
 
 
 def _save_lone_rows(place: Place) -> None:

@@ -7,6 +7,7 @@ one that it supersedes and keeps the earlier verdict among its files.
 
 from __future__ import annotations
 
+import glob
 import hashlib
 import json
 from collections.abc import Iterator, Mapping
@@ -21,6 +22,7 @@ from oracle.store.objects import sync
 VERSION = "1"
 PARTS = ("leg", "phase", "file")
 DIGITS = 16  # of the hash in a name
+EARLIER = "earlier"  # folder of the verdicts before the last one, in `file`
 
 Row = Mapping[str, Any]
 
@@ -100,23 +102,27 @@ class Records:
             )
         return _loads(content, path)
 
-    def all(self) -> tuple[list[Record], list[str]]:
-        """Return the record of each run that holds now, and a sentence for each unusable file."""
-        found: dict[str, list[Record]] = {}
-        problems = []
-        for run, digits in sorted(self.names()):
+    def of(self, run: str) -> tuple[list[Record], list[str]]:
+        """Return the usable records of a run, the one that holds first, and what is wrong else.
+
+        There are several only where a process was killed between a new one and the old.
+        """
+        found, problems = [], []
+        for path in sorted(self.folder.glob(f"{glob.escape(run)}.{'?' * DIGITS}.json")):
             try:
-                found.setdefault(run, []).append(self.read(run, digits))
+                found.append(self.read(run, path.stem[-DIGITS:]))
             except OracleError as error:
                 problems.append(str(error))
-        return [newest(records) for records in found.values() if records], problems
-
-
-def newest(records: list[Record]) -> Record:
-    """Return the record that no other of the same run supersedes."""
-    superseded = {record.supersedes for record in records}
-    standing = [record for record in records if record.sha256 not in superseded] or records
-    return max(standing, key=lambda record: (record.run["recorded"], record.sha256))
+        superseded = {record.supersedes for record in found}
+        found.sort(
+            key=lambda record: (
+                record.sha256 not in superseded,
+                record.run["recorded"],
+                record.sha256,
+            ),
+            reverse=True,
+        )
+        return found, problems
 
 
 def _key(row: Row) -> tuple[int, str]:

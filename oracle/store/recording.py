@@ -17,10 +17,9 @@ from oracle.errors import OracleError
 from oracle.revision import git
 from oracle.runs import Run, open_run, refuse_running
 from oracle.store.objects import Objects
-from oracle.store.record import Record, Row
+from oracle.store.record import EARLIER, Record, Row
 
 LISTED = ("run.json", "verdict.json", "report.html")
-EARLIER = "earlier"  # folder of the verdicts before the last one
 
 
 def make_record(path: Path, objects: Objects) -> Record:

@@ -8,10 +8,9 @@ from pathlib import Path
 
 from oracle.files import sha256_file
 from oracle.runs import Run, open_run
-from oracle.store.database import StoreError
+from oracle.store.error import StoreError
 from oracle.store.place import Place
-from oracle.store.record import DIGITS, Record
-from oracle.store.recording import EARLIER
+from oracle.store.record import DIGITS, EARLIER, Record
 
 SMALL = ("run.json", "verdict.json", "done.json")  # the last hashes everything of its trace
 

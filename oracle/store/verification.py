@@ -8,8 +8,7 @@ from pathlib import Path
 from oracle.files import sha256_file
 from oracle.store.listed import Alteration, StoredRun
 from oracle.store.place import Place
-from oracle.store.record import Record
-from oracle.store.recording import EARLIER
+from oracle.store.record import EARLIER, Record
 
 
 class Verifier:

@@ -39,7 +39,8 @@ class Folder:
         return oracle(*self.argv(*options, **keywords))
 
     def only(self) -> Path:
-        (found,) = (path for path in self.out.iterdir() if not path.is_symlink())
+        others = self.out / "latest", self.out / "store"
+        (found,) = (path for path in self.out.iterdir() if path not in others)
         return found
 
 

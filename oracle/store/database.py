@@ -13,15 +13,17 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import Connection, Engine, create_engine, event, inspect, text
+from sqlalchemy import Connection, Engine, create_engine, event, inspect, select, text
 from sqlalchemy.exc import DBAPIError, IntegrityError
 from sqlalchemy.pool import NullPool
 
 from oracle.store.error import DamagedIndex, StoreError
+from oracle.store.tables import metadata
 
 VERSIONS = ("0001",)  # of the tables, in order; this code reads and writes the last
 WAIT_SECONDS = 120  # for another writer
 MIGRATIONS = Path(__file__).parent / "migrations"
+PRAGMAS = ("foreign_keys = on", "synchronous = full")
 # What SQLite says of a file that is not, or no longer, a database.
 DAMAGE = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 BUSY = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
@@ -74,6 +76,8 @@ class Database:
         """Read the whole index; raises DamagedIndex."""
         with self.reading() as connection:
             answer = connection.execute(text("pragma integrity_check")).scalar()
+            for table in metadata.sorted_tables:
+                connection.execute(select(table).limit(1))
         if answer != "ok":
             raise self._damaged("its pages contradict each other")
 
@@ -144,8 +148,8 @@ def _sqlite(path: Path) -> Engine:
     @event.listens_for(engine, "connect")
     def _connected(connection: Any, _: Any) -> None:
         connection.isolation_level = None  # the driver would begin by itself, and too late
-        connection.execute("pragma foreign_keys = on")
-        connection.execute("pragma synchronous = full")
+        for pragma in PRAGMAS:
+            connection.execute(f"pragma {pragma}")
 
     @event.listens_for(engine, "begin")
     def _begun(connection: Connection) -> None:

@@ -5,6 +5,7 @@ Legs are real; the oracle is started as a person starts it.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import subprocess
 import sys
@@ -160,11 +161,15 @@ def canary_config(ground: Range, folder: Path, template: str | None = None) -> P
 def holding_the_canary(folder: Path) -> set[str]:
     """Files that hold the canary, apart from those that may (S-26)."""
     words = [CANARY, CANARY.partition("-")[0], CANARY.split("-")[1]]
+    files = [path for path in folder.rglob("*") if path.is_file()]
+    may = {path for path in files if path.parent.name == "tokens" or path.name == "steps.jsonl"}
+    # The store keeps the same bytes under the name of their hash.
+    hashes = {hashlib.sha256(path.read_bytes()).hexdigest() for path in may}
+    may |= {path for path in files if path.parent.name + path.name in hashes}
     return {
         str(path.relative_to(folder))
-        for path in folder.rglob("*")
-        if path.is_file() and path.parent.name != "tokens" and path.name != "steps.jsonl"
-        if any(word.encode() in path.read_bytes() for word in words)
+        for path in files
+        if path not in may and any(word.encode() in path.read_bytes() for word in words)
     }
 
 

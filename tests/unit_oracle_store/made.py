@@ -129,6 +129,12 @@ def make_run(
     return path
 
 
+def write_verdict(path: Path, document: dict[str, Any]) -> None:
+    """Write verdict.json as the oracle does: whole, by a rename."""
+    fresh = put(path / "verdict.fresh", json.dumps(document).encode())
+    fresh.replace(path / "verdict.json")
+
+
 def put(path: Path, content: bytes) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(content)

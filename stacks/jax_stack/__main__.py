@@ -1,23 +1,28 @@
-"""The command line of a leg: `train`, `render`, `vectors` (S-26).
+"""The command line of a leg: `train`, `render`, `replay`, `vectors` (S-26, S-29).
 
 Modules that import jax are imported after the threads are limited, and not at all by `render`.
 """
 
 import argparse
+import math
 import os
 import sys
 import traceback
 from pathlib import Path
 
-from .config import load_config
+from .config import LoadedConfig, load_config
 from .errors import BadInput, StackError
+from .host import CHILD, CONDITIONS, Host, let_signals_in, run_in_child
 from .runtime import StopSignal, limit_threads, start_jax
 
 
-def main(arguments: list[str]) -> int:
-    """Runs one verb and returns the exit code."""
+def main(arguments: list[str], *, is_child: bool = False) -> int:
+    """Runs one verb and returns the exit code; `is_child`: in the process that does the work."""
     os.umask(0o077)  # every file of a leg is private (S-24)
     options = _parse(arguments)
+    condition = getattr(options, "host", None)
+    if condition in CHILD and not is_child:
+        return run_in_child(condition, arguments)
     if options.verb == "vectors":
         return _guard(lambda: _vectors(options), None, "vectors")
     out: Path = options.out
@@ -30,6 +35,8 @@ def main(arguments: list[str]) -> int:
         return error.exit_code
     stop = StopSignal()
     stop.listen()
+    if is_child:
+        let_signals_in()
     return _guard(lambda: _run_leg(options, stop), out, options.nonce)
 
 
@@ -38,17 +45,33 @@ def _parse(arguments: list[str]) -> argparse.Namespace:
         prog="stacks.jax_stack", description=__doc__, allow_abbrev=False
     )
     verbs = parser.add_subparsers(dest="verb", required=True)
-    for verb in ("train", "render"):
+    for verb in ("train", "render", "replay"):
         command = verbs.add_parser(verb, allow_abbrev=False)
         for name, kind in (("--config", Path), ("--root", Path), ("--out", Path), ("--nonce", str)):
             command.add_argument(name, type=kind, required=True)
         if verb == "train":
             command.add_argument("--resume", action="store_true")
             command.add_argument("--no-trace", action="store_true")
+            command.add_argument("--anchors", type=Path)
+            command.add_argument("--anchor-seconds", type=_seconds, default=600.0)
+            command.add_argument("--host", choices=CONDITIONS)
+        if verb == "replay":
+            command.add_argument("--step", type=int, required=True)
+            command.add_argument("--from", dest="sources", action="append", required=True)
+            for name in ("--batches", "--rates", "--gradients"):
+                command.add_argument(name, type=Path)
+            command.add_argument("--export", action="store_true")
     command = verbs.add_parser("vectors", allow_abbrev=False)
     command.add_argument("--in", dest="input", type=Path, required=True)
     command.add_argument("--out", type=Path, required=True)
     return parser.parse_args(arguments)
+
+
+def _seconds(text: str) -> float:
+    value = float(text)
+    if not (math.isfinite(value) and value >= 0):
+        raise ValueError(text)
+    return value
 
 
 def _open_directory(out: Path, resume: bool) -> None:
@@ -76,18 +99,46 @@ def _run_leg(options: argparse.Namespace, stop: StopSignal) -> None:
 
         render(config, options.out, options.nonce, stop)
         return
+    host = Host(condition=getattr(options, "host", None))
+    host.begin()
     device = start_jax(config.run.runtime.device)
-    from .train import train
+    if options.verb == "replay":
+        _replay(config, options, device, stop)
+    else:
+        _train(config, options, device, host, stop)
 
-    train(
-        config,
-        options.out,
-        options.nonce,
+
+def _train(
+    config: LoadedConfig, options: argparse.Namespace, device: str, host: Host, stop: StopSignal
+) -> None:
+    from .train import TrainOptions, train
+
+    chosen = TrainOptions(
         resume=options.resume,
         trace=not options.no_trace,
         device=device,
-        stop=stop,
+        host=host,
+        anchors=options.anchors,
+        anchor_seconds=options.anchor_seconds,
     )
+    train(config, options.out, options.nonce, chosen, stop)
+
+
+def _replay(
+    config: LoadedConfig, options: argparse.Namespace, device: str, stop: StopSignal
+) -> None:
+    from .replay import ReplayOptions, replay
+
+    chosen = ReplayOptions(
+        step=options.step,
+        sources=options.sources,
+        batches=options.batches,
+        rates=options.rates,
+        gradients=options.gradients,
+        export=options.export,
+        device=device,
+    )
+    replay(config, options.out, options.nonce, chosen, stop)
 
 
 def _vectors(options: argparse.Namespace) -> None:

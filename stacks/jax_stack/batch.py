@@ -4,8 +4,9 @@ A micro-batches of a step, B rows of a micro-batch, T positions of a row
 """
 
 import hashlib
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
 
 import numpy as np
 from jaxtyping import Int32
@@ -73,6 +74,9 @@ class Position:
     row: int
 
 
+START = Position(epoch=0, row=0)
+
+
 @dataclass(frozen=True, kw_only=True)
 class StepData:
     """What a step trains on: the ids of its examples, row by row, and its batch."""
@@ -91,16 +95,42 @@ def epoch_order(seed: int, epoch: int, ids: Sequence[str]) -> list[int]:
 
 def fill_rows(lengths: Sequence[int], max_length: int, packing: bool) -> list[list[int]]:
     """Positions in `lengths`, grouped into rows; an earlier row is never reopened (S-09)."""
-    rows: list[list[int]] = []
-    num_tokens = 0  # of the last row
+    return list(packed_rows(lengths, max_length)) if packing else [[i] for i in range(len(lengths))]
+
+
+def packed_rows(lengths: Iterable[int], max_length: int) -> Iterator[list[int]]:
+    """The rows of a packed epoch; a length is asked for when the row before it is still open."""
+    row: list[int] = []
+    num_tokens = 0
     for i, length in enumerate(lengths):
-        if packing and rows and num_tokens + length <= max_length:
-            rows[-1].append(i)
-            num_tokens += length
-        else:
-            rows.append([i])
-            num_tokens = length
-    return rows
+        if row and num_tokens + length > max_length:
+            yield row
+            row, num_tokens = [], 0
+        row.append(i)
+        num_tokens += length
+    if row:
+        yield row
+
+
+@dataclass(kw_only=True)
+class EpochRows:
+    """The rows of an epoch, made only as far as they are asked for."""
+
+    source: Iterator[list[int]]
+    made: list[list[int]] = field(default_factory=list)
+
+    def reach(self, row: int) -> bool:
+        """Whether the epoch has a row of this number."""
+        self.made.extend(islice(self.source, max(0, row + 1 - len(self.made))))
+        return row < len(self.made)
+
+    def __getitem__(self, place: slice) -> list[list[int]]:
+        self.reach(place.stop - 1)
+        return self.made[place]
+
+    def __len__(self) -> int:
+        self.made.extend(self.source)
+        return len(self.made)
 
 
 def make_batch(rows: Sequence[Sequence[Tokens]], layout: RowLayout) -> Batch:
@@ -145,49 +175,75 @@ def make_labels(
 
 
 @dataclass(frozen=True, kw_only=True)
-class TrainingData:
-    """The training split as an endless sequence of steps (S-08 to S-10)."""
+class StepPlan:
+    """Which rows a step takes, as indices of examples; nothing of them is needed to say so, unless
+    rows are packed.
+    """
 
-    examples: Sequence[Tokens]
+    epoch: int
+    rows: list[list[int]]
+    following: Position  # of the next step
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainingData:
+    """The training split as an endless sequence of steps (S-08 to S-10).
+
+    Attributes:
+        ids: of all examples, in file order.
+        tokens_of: index -> example; called when a step, or packing, needs it.
+    """
+
+    ids: Sequence[str]
+    tokens_of: Callable[[int], Tokens]
     seed: int
     max_length: int
     packing: bool
     layout: RowLayout
 
-    def rows_of(self, epoch: int) -> list[list[int]]:
+    def rows_of(self, epoch: int) -> EpochRows:
         """The rows of an epoch, as indices of examples."""
-        order = epoch_order(self.seed, epoch, [tokens.id for tokens in self.examples])
-        lengths = [len(self.examples[i].ids) for i in order]
-        return [
-            [order[i] for i in row] for row in fill_rows(lengths, self.max_length, self.packing)
-        ]
+        order = epoch_order(self.seed, epoch, self.ids)
+        if not self.packing:
+            return EpochRows(source=([i] for i in order))
+        lengths = (len(self.tokens_of(i).ids) for i in order)
+        packed = packed_rows(lengths, self.max_length)
+        return EpochRows(source=([order[i] for i in row] for row in packed))
 
     def steps_of(self, epoch: int) -> int:
         """Steps of an epoch: ceil(rows / (A · B))."""
         return -(-len(self.rows_of(epoch)) // self.layout.rows_per_step)
 
-    def steps(self, position: Position) -> Iterator[StepData]:
-        """The steps from `position` on; never ends."""
+    def plans(self, position: Position) -> Iterator[StepPlan]:
+        """The rows of the steps from `position` on; never ends."""
         epoch, row = position.epoch, position.row
         while True:
             rows = self.rows_of(epoch)
-            while row < len(rows):
+            while rows.reach(row):
                 taken = rows[row : row + self.layout.rows_per_step]
                 row += self.layout.rows_per_step
                 following = (
                     Position(epoch=epoch, row=row)
-                    if row < len(rows)
+                    if rows.reach(row)
                     else Position(epoch=epoch + 1, row=0)
                 )
-                yield StepData(
-                    epoch=epoch,
-                    examples=[self.examples[i].id for indices in taken for i in indices],
-                    batch=make_batch(
-                        [[self.examples[i] for i in indices] for indices in taken], self.layout
-                    ),
-                    following=following,
-                )
+                yield StepPlan(epoch=epoch, rows=taken, following=following)
             epoch, row = epoch + 1, 0
+
+    def make(self, plan: StepPlan) -> StepData:
+        """The batch of a step."""
+        return StepData(
+            epoch=plan.epoch,
+            examples=[self.ids[i] for indices in plan.rows for i in indices],
+            batch=make_batch(
+                [[self.tokens_of(i) for i in indices] for indices in plan.rows], self.layout
+            ),
+            following=plan.following,
+        )
+
+    def steps(self, position: Position) -> Iterator[StepData]:
+        """The steps from `position` on; never ends."""
+        return map(self.make, self.plans(position))
 
 
 def eval_batches(examples: Sequence[Tokens], layout: RowLayout) -> Iterator[Batch]:

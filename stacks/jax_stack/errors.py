@@ -2,6 +2,7 @@
 
     StackError
     ├── BadInput      2    the config, the data, a file or the device does not satisfy a clause
+    ├── Failed        1    what the leg waited for never came
     └── Interrupted   130  SIGINT or SIGTERM arrived
 
 Anything else that is raised is a bug of this stack or of a library: kind `failed`, exit code 1.
@@ -26,6 +27,10 @@ class BadInput(StackError):
 
     kind: Kind = "bad_input"
     exit_code = 2
+
+
+class Failed(StackError):
+    """The leg could not go on, through no fault of its inputs."""
 
 
 class Interrupted(StackError):

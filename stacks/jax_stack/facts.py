@@ -23,9 +23,13 @@ def make_header(
     mode: str,
     facts: Mapping[str, Any],
     runtime: Mapping[str, Any],
+    trajectory: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """The document; `runtime` holds the provenance that depends on the mode: device and compile."""
+    """The document; `runtime` holds the provenance that depends on the start: device, compile,
+    host. `trajectory` is that of an anchored run (S-30).
+    """
     return {
+        **({"trajectory": dict(trajectory)} if trajectory else {}),
         "trace_version": "1",
         "contract": "1",
         "mode": mode,

@@ -35,9 +35,9 @@ def sketch_key(name: str) -> int:
     return int.from_bytes(hashlib.sha256(name.encode()).digest()[:4], "big")
 
 
-def sketch_signs(num_entries: int, key: UInt32[Array, ""]) -> Float[Array, " n"]:
+def sketch_signs(index: UInt32[Array, " n"], key: UInt32[Array, ""]) -> Float[Array, " n"]:
     """-1 or +1 for each index, by the integer mix of S-21, modulo 2³²."""
-    z = (jnp.arange(num_entries, dtype=jnp.uint32) * jnp.uint32(0x9E3779B1)) ^ key
+    z = (index * jnp.uint32(0x9E3779B1)) ^ key
     z = (z ^ (z >> 16)) * jnp.uint32(0x85EBCA6B)
     z = (z ^ (z >> 13)) * jnp.uint32(0xC2B2AE35)
     z = z ^ (z >> 16)
@@ -50,18 +50,35 @@ def _summarise(x: Float[Array, "..."], key: UInt32[Array, ""]) -> Float[Array, "
     flat = x.reshape(-1).astype(jnp.float64)
     if not flat.size:
         return jnp.zeros(3 + NUM_BUCKETS, jnp.float64)
-    signed = jnp.pad(flat * sketch_signs(flat.size, key), (0, -flat.size % NUM_BUCKETS))
+    signs = sketch_signs(jnp.arange(flat.size, dtype=jnp.uint32), key)
+    signed = jnp.pad(flat * signs, (0, -flat.size % NUM_BUCKETS))
     sketch = jnp.sum(signed.reshape(-1, NUM_BUCKETS), axis=0)
     scalars = jnp.stack([global_norm([flat]), jnp.mean(flat), jnp.max(jnp.abs(flat))])
     return jnp.concatenate([scalars, sketch])
 
 
 @jax.jit
-def difference(after: dict[str, Array], before: dict[str, Array]) -> dict[str, Array]:
-    """after - before, in float64 whatever the precision (S-21, kind update)."""
-    return {
-        name: after[name].astype(jnp.float64) - before[name].astype(jnp.float64) for name in after
-    }
+def _difference(after: Float[Array, "*shape"], before: Float[Array, "*shape"]) -> Array:
+    return after.astype(jnp.float64) - before.astype(jnp.float64)
+
+
+class Difference(Mapping[str, Array]):
+    """after - before, in float64 whatever the precision (S-21, kind update); a tensor is computed
+    when it is asked for.
+    """
+
+    def __init__(self, after: Mapping[str, Array], before: Mapping[str, Array]) -> None:
+        self._after, self._before = after, before
+
+    def __getitem__(self, name: str) -> Array:
+        result: Array = _difference(self._after[name], self._before[name])
+        return result
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._after)
+
+    def __len__(self) -> int:
+        return len(self._after)
 
 
 def statistics(tensors: Mapping[str, Array]) -> dict[str, Statistics]:
@@ -84,11 +101,26 @@ def tensor_sha256(values: np.ndarray) -> str:
 
 def tensors_sha256(tensors: Mapping[str, np.ndarray]) -> str:
     """Hash of a set: name, 0x00, values, by ascending UTF-8 bytes of the names (S-22)."""
-    digest = hashlib.sha256()
+    digest = SetHash()
     for name in sorted(tensors, key=str.encode):
-        digest.update(name.encode() + b"\0")
-        digest.update(_value_bytes(tensors[name]))
+        digest.add(name, tensors[name])
     return digest.hexdigest()
+
+
+class SetHash:
+    """The hash of a set of tensors that are added in ascending order of their names (S-22)."""
+
+    def __init__(self) -> None:
+        self._digest = hashlib.sha256()
+
+    def add(self, name: str, values: np.ndarray) -> None:
+        """Feeds one tensor."""
+        self._digest.update(name.encode() + b"\0")
+        self._digest.update(_value_bytes(values))
+
+    def hexdigest(self) -> str:
+        """The hash of what was added."""
+        return self._digest.hexdigest()
 
 
 def _value_bytes(values: np.ndarray) -> bytes:

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
+import jax.numpy as jnp
 import numpy as np
 
 from .errors import BadInput
@@ -180,16 +181,18 @@ def _parse_entry(
     return Entry(dtype=DTYPES[dtype], shape=shape, offset=start + begin)
 
 
-def write_tensors(
-    path: Path, tensors: Mapping[str, np.ndarray], metadata: Mapping[str, str]
-) -> None:
-    """Writes tensors in the order of `tensors`, mode 0600, synced to the disk."""
+def write_tensors(path: Path, tensors: Mapping[str, Any], metadata: Mapping[str, str]) -> None:
+    """Writes tensors in the order of `tensors`, mode 0600, synced to the disk.
+
+    Arrays of a device are brought over one at a time, as copies: JAX silently does not donate an
+    array while NumPy holds a view of it.
+    """
     header: dict[str, Any] = {"__metadata__": dict(metadata)}
     offset = 0
     for name, values in tensors.items():
         end = offset + values.nbytes
         header[name] = {
-            "dtype": NAMES[values.dtype],
+            "dtype": NAMES[np.dtype(values.dtype)],
             "shape": list(values.shape),
             "data_offsets": [offset, end],
         }
@@ -199,7 +202,8 @@ def write_tensors(
     with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
         file.write(len(text).to_bytes(8, "little") + text)
         for values in tensors.values():
+            host = values if isinstance(values, np.ndarray) else np.asarray(jnp.copy(values))
             # As bytes: bfloat16 is no type of Python's buffers.
-            file.write(np.ascontiguousarray(values).reshape(-1).view(np.uint8).data)
+            file.write(np.ascontiguousarray(host).reshape(-1).view(np.uint8).data)
         file.flush()
         os.fsync(file.fileno())

@@ -130,7 +130,9 @@ class Trainer:
 
     Attributes:
         steps: shape (A, B, T) -> the compiled step.
+        steps_given: the same, with the gradients given (S-29).
         evaluations: shape (1, B, T) -> the compiled evaluation.
+        taps: shape (B, T) -> names of the taps and the compiled program (S-28).
     """
 
     model: LanguageModel
@@ -140,46 +142,66 @@ class Trainer:
     precision: Precision
     frozen: Params
     steps: dict[tuple[int, ...], CompiledStep] = field(default_factory=dict)
+    steps_given: dict[tuple[int, ...], CompiledStep] = field(default_factory=dict)
     evaluations: dict[tuple[int, ...], Any] = field(default_factory=dict)
+    taps: dict[tuple[int, ...], tuple[list[str], Any]] = field(default_factory=dict)
+
+    def parameters(self, state: State) -> Params:
+        """All parameters, trainable and frozen."""
+        return state.trainable | self.frozen
 
     def train_step(
-        self, state: State, frozen: Params, arrays: StepArrays, learning_rate: Float[Array, ""]
+        self,
+        state: State,
+        frozen: Params,
+        arrays: StepArrays,
+        learning_rate: Float[Array, ""],
+        given: Params | None = None,
     ) -> tuple[State, Params, Scalars]:
-        """(state, gradients before clipping, scalars) after one update; a pure function."""
-        loss, grads = loss_and_grads(
+        """(state, gradients before clipping, scalars) after one update; a pure function.
+
+        The update is made from the gradients `given` if there are any; those that are returned are
+        the step's own.
+        """
+        loss, own = loss_and_grads(
             self.model, self.attention, self.precision, state.trainable, frozen, arrays
         )
+        grads = own if given is None else given
         grad_norm = global_norm(grads.values())
         factor = clip_factor(grad_norm, self.clip_norm)
-        after = updated(self.optimizer, state, grads, factor, learning_rate)
-        param_norm = global_norm((after.trainable | frozen).values())
-        scalars = Scalars(loss, grad_norm, factor, param_norm)
-        return after, grads, scalars
+        trainable, optimizer_state = updated(self.optimizer, state, grads, factor, learning_rate)
+        scalars = Scalars(loss, grad_norm, factor, global_norm((trainable | frozen).values()))
+        return State(trainable, optimizer_state), own, scalars
 
-    def compiled_step(self, state: State, arrays: StepArrays) -> CompiledStep:
+    def compiled_step(
+        self, state: State, arrays: StepArrays, given: Params | None = None
+    ) -> CompiledStep:
         """The step for this shape of batch, compiled when the shape is met first."""
-        shape = arrays.labels.shape
-        if shape not in self.steps:
+        shape, steps = arrays.labels.shape, self.steps if given is None else self.steps_given
+        if shape not in steps:
             rate = jnp.zeros((), jnp.float64)
-            traced = jax.jit(self.train_step, donate_argnums=0).trace(
-                state, self.frozen, arrays, rate
-            )
+            arguments = (state, self.frozen, arrays, rate, *([] if given is None else [given]))
+            traced = jax.jit(self.train_step, donate_argnums=0).trace(*arguments)
             narrowest = self.precision.activation.name
             narrow = narrower_than(narrowest, traced.jaxpr.jaxpr)
             assert not narrow, (
                 f"the step has tensors of {narrow}, S-19 wants none narrower than {narrowest}"
             )
-            self.steps[shape] = CompiledStep(call=traced.lower().compile(), outputs=traced.out_info)
-        return self.steps[shape]
+            steps[shape] = CompiledStep(call=traced.lower().compile(), outputs=traced.out_info)
+        return steps[shape]
 
     def run(
-        self, state: State, arrays: StepArrays, learning_rate: float
+        self,
+        state: State,
+        arrays: StepArrays,
+        learning_rate: float,
+        given: Params | None = None,
     ) -> tuple[State, Params, Scalars]:
         """Starts one update; `state` is used up. The device may still compute on return."""
-        call = self.compiled_step(state, arrays).call
-        result: tuple[State, Params, Scalars] = call(
-            state, self.frozen, arrays, jnp.asarray(learning_rate, jnp.float64)
-        )
+        call = self.compiled_step(state, arrays, given).call
+        rate = jnp.asarray(learning_rate, jnp.float64)
+        arguments = (state, self.frozen, arrays, rate, *([] if given is None else [given]))
+        result: tuple[State, Params, Scalars] = call(*arguments)
         return result
 
     def sum_of_losses(self, trainable: Params, batch: Batch) -> Float[Array, ""]:

@@ -21,7 +21,7 @@ from .prepare import Prepared
 
 TOKEN_ROWS_PER_FILE = 8192
 TENSOR_ROWS_PER_FILE = 4096
-TRACED = ("header.json", "steps.jsonl", "tokens/*", "tensors/*")  # what done.json lists
+TRACED = ("header.json", "steps.jsonl", "tokens/*", "tensors/*", "anchors.jsonl")  # in done.json
 
 TOKEN_SCHEMA = pa.schema(
     [
@@ -48,6 +48,17 @@ TENSOR_SCHEMA = pa.schema(
         ("sha256", pa.string()),
     ]
 )
+DEEP_SCHEMA = pa.schema(
+    [
+        ("step", pa.int64()),
+        ("tap", pa.string()),
+        ("shape", pa.list_(pa.int64())),
+        ("norm", pa.float64()),
+        ("mean", pa.float64()),
+        ("max_abs", pa.float64()),
+        ("sketch", pa.list_(pa.float64())),
+    ]
+)
 
 
 @dataclass(kw_only=True)
@@ -57,15 +68,19 @@ class Trace:
     Attributes:
         is_recording: False for `--no-trace`: no tokens, steps or tensors are written.
         has_steps: False for a render leg, which has tokens alone.
+        has_tokens: False for a replay, whose steps may need no example.
+        line_files: those with a line a step.
     """
 
     out: Path
     is_recording: bool
     has_steps: bool
+    has_tokens: bool = True
+    line_files: tuple[str, ...] = ("steps.jsonl", "resources.jsonl")
     _tokens: list[tuple[Any, ...]] = field(default_factory=list)
     _num_token_files: int = 0
     _tensors: list[dict[str, Any]] = field(default_factory=list)
-    _steps: IO[str] | None = None
+    _lines: dict[str, IO[str]] = field(default_factory=dict)
 
     def begin(self, num_updates: int) -> None:
         """Clears what was written beyond `num_updates` updates, and all of `tokens/` (S-23).
@@ -74,8 +89,8 @@ class Trace:
             BadInput: `steps.jsonl` has fewer whole lines than the snapshot has updates.
         """
         has_steps = self.is_recording and self.has_steps
-        kept = self._kept_lines(num_updates) if has_steps else []
-        for name in ("done.json", "error.json", "header.json", "steps.jsonl"):
+        kept = self._kept_lines(num_updates) if has_steps else {}
+        for name in ("done.json", "error.json", "header.json", *self.line_files):
             (self.out / name).unlink(missing_ok=True)
         for name in ("tokens", "checkpoint", *(() if num_updates else ("snapshots",))):
             shutil.rmtree(self.out / name, ignore_errors=True)
@@ -83,22 +98,24 @@ class Trace:
             is_segment = path.stem.isdigit() and path.suffix == ".parquet"
             if not (has_steps and is_segment and int(path.stem) < num_updates):
                 path.unlink()
-        if self.is_recording:
+        if self.is_recording and self.has_tokens:
             (self.out / "tokens").mkdir(mode=0o700)
         if has_steps:
             (self.out / "tensors").mkdir(mode=0o700, exist_ok=True)
-            _write_whole(self.out / "steps.jsonl", b"".join(kept))
-            self._steps = (self.out / "steps.jsonl").open("a", encoding="utf-8")
+            for name in self.line_files:
+                write_whole(self.out / name, b"".join(kept[name]))
+                self._lines[name] = (self.out / name).open("a", encoding="utf-8")
 
-    def _kept_lines(self, num_updates: int) -> list[bytes]:
-        path = self.out / "steps.jsonl"
-        lines = path.read_bytes().split(b"\n")[:-1] if path.exists() else []  # the last is torn
-        if len(lines) < num_updates:
+    def _kept_lines(self, num_updates: int) -> dict[str, list[bytes]]:
+        """File -> its lines of the steps before `num_updates`: line k is of step k."""
+        kept = {name: whole_lines(self.out / name)[:num_updates] for name in self.line_files}
+        if len(kept["steps.jsonl"]) < num_updates:
             raise BadInput(
-                f"{path}: the snapshot has {num_updates} updates, the trace {len(lines)} steps "
-                "(S-23); resume a leg with a trace as it began, or start in an empty directory"
+                f"{self.out / 'steps.jsonl'}: the snapshot has {num_updates} updates, the trace "
+                f"{len(kept['steps.jsonl'])} steps (S-23); resume a leg with a trace as it began, "
+                "or start in an empty directory"
             )
-        return [line + b"\n" for line in lines[:num_updates]]
+        return kept
 
     def add_tokens(self, split: str, index: int, example: Prepared) -> None:
         """Records one example (kind token_row of the schema)."""
@@ -133,9 +150,16 @@ class Trace:
 
     def add_step(self, line: Mapping[str, Any]) -> None:
         """Appends and flushes the line of a step that is done."""
-        if self._steps is not None:
-            self._steps.write(to_json(line) + "\n")
-            self._steps.flush()
+        self._add_line("steps.jsonl", line)
+
+    def add_resources(self, line: Mapping[str, Any]) -> None:
+        """Appends and flushes what the process holds after a step (S-31)."""
+        self._add_line("resources.jsonl", line)
+
+    def _add_line(self, name: str, line: Mapping[str, Any]) -> None:
+        if name in self._lines:
+            self._lines[name].write(to_json(line) + "\n")
+            self._lines[name].flush()
 
     def add_tensors(self, rows: Sequence[dict[str, Any]]) -> None:
         """Records statistics of one step (kind tensor_row of the schema).
@@ -154,33 +178,51 @@ class Trace:
             _write_table(self.out / "tensors" / f"{self._tensors[0]['step']:08d}.parquet", table)
             self._tensors.clear()
 
+    def write_deep(self, step: int, rows: Sequence[Mapping[str, Any]]) -> None:
+        """Writes the table `deep` of one step (kind deep_row of the schema, S-28)."""
+        (self.out / "deep").mkdir(mode=0o700)
+        table = pa.Table.from_pylist([{"step": step, **row} for row in rows], schema=DEEP_SCHEMA)
+        _write_table(self.out / "deep" / f"{step:08d}.parquet", table)
+
     def sync(self) -> None:
         """Makes every row so far durable and begins a new segment of `tensors/`."""
-        if self._steps is not None:
-            os.fsync(self._steps.fileno())
+        for file in self._lines.values():
+            os.fsync(file.fileno())
         self._close_tensors()
 
     def write_header(self, header: Mapping[str, Any]) -> None:
         """Writes `header.json`."""
-        _write_whole(self.out / "header.json", (to_json(header, indent=1) + "\n").encode())
+        write_whole(self.out / "header.json", (to_json(header, indent=1) + "\n").encode())
 
-    def finish(self, done: Mapping[str, Any]) -> None:
-        """Writes `done.json`, with size and hash of every traced file: the last act of a leg."""
+    def close(self) -> None:
+        """Makes every row durable and closes the files."""
         self.sync()
-        if self._steps is not None:
-            self._steps.close()
-            self._steps = None
-        paths = sorted(path for pattern in TRACED for path in self.out.glob(pattern))
-        files = {path.relative_to(self.out).as_posix(): _size_and_hash(path) for path in paths}
-        _write_whole(
+        for file in self._lines.values():
+            file.close()
+        self._lines.clear()
+
+    def finish(self, done: Mapping[str, Any], traced: Sequence[str] = TRACED) -> None:
+        """Writes `done.json`, with size and hash of every traced file: the last act of a leg."""
+        self.close()
+        found = {path for pattern in traced for path in self.out.glob(pattern) if path.is_file()}
+        files = {
+            path.relative_to(self.out).as_posix(): _size_and_hash(path) for path in sorted(found)
+        }
+        write_whole(
             self.out / "done.json", (to_json({**done, "files": files}, indent=1) + "\n").encode()
         )
+
+
+def whole_lines(path: Path) -> list[bytes]:
+    """The lines of a file with their LF, none if it is missing; a torn last one is left out."""
+    data = path.read_bytes() if path.exists() else b""
+    return [line + b"\n" for line in data.split(b"\n")[:-1]]
 
 
 def write_error(out: Path, nonce: str, kind: str, message: str) -> None:
     """Writes `error.json`."""
     error = {"nonce": nonce, "kind": kind, "message": message}
-    _write_whole(out / "error.json", (json.dumps(error, indent=1) + "\n").encode())
+    write_whole(out / "error.json", (json.dumps(error, indent=1) + "\n").encode())
 
 
 def to_json(value: Any, indent: int | None = None) -> str:
@@ -204,7 +246,8 @@ def _write_table(path: Path, table: pa.Table) -> None:
     _publish(temporary, path)
 
 
-def _write_whole(path: Path, data: bytes) -> None:
+def write_whole(path: Path, data: bytes) -> None:
+    """Writes a private file that is there whole or not at all."""
     temporary = path.with_name(f".{path.name}.tmp")
     with open(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
         file.write(data)

@@ -22,6 +22,7 @@ from .config import OptimizerConfig, ScheduleConfig, load_config
 from .encode import Encoder
 from .errors import BadInput, StackError
 from .examples import ConversationReader
+from .host import Host
 from .loss import count_targets, mean_of, sum_of_nll
 from .model import Params, abstract_model, forward, parameter_shapes
 from .numerics import global_norm, statistics, tensors_sha256
@@ -317,9 +318,15 @@ def _training(given: Input, folder: Path) -> dict[str, Any]:
     config = load_config(path, path.parent)
     with tempfile.TemporaryDirectory() as name:
         out = Path(name)
-        train.train(
-            config, out, "vectors", resume=False, trace=True, device="cpu", stop=StopSignal()
+        options = train.TrainOptions(
+            resume=False,
+            trace=True,
+            device="cpu",
+            host=Host(condition=None),
+            anchors=None,
+            anchor_seconds=0.0,
         )
+        train.train(config, out, "vectors", options, StopSignal())
         lines = [json.loads(line) for line in (out / "steps.jsonl").read_bytes().splitlines()]
     return {"steps": [{field: line[field] for field in STEP_FIELDS} for line in lines]}
 

@@ -7,6 +7,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -28,6 +29,10 @@ class Checkpoint:
     config_text: str
     config_sha256: str
     weights_sha256: dict[str, str]
+
+    def hashes(self) -> dict[str, Any]:
+        """The part of the facts `files` that is the checkpoint's (S-25)."""
+        return {"model_config": self.config_sha256, "weights": self.weights_sha256}
 
 
 def read_checkpoint(folder: Path) -> Checkpoint:

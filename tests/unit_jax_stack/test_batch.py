@@ -1,6 +1,8 @@
 import hashlib
+from collections.abc import Callable
 
 import numpy as np
+import pytest
 
 from stacks.jax_stack.batch import (
     Position,
@@ -35,6 +37,7 @@ def test_order_is_by_the_hash_of_seed_epoch_and_id() -> None:
 def test_rows_join_while_they_fit_and_are_never_reopened() -> None:
     assert fill_rows([3, 2, 5, 1, 4, 6], 6, packing=True) == [[0, 1], [2, 3], [4], [5]]
     assert fill_rows([3, 2], 6, packing=False) == [[0], [1]]
+    assert fill_rows([9, 1, 7], 6, packing=True) == [[0], [1], [2]]
 
 
 def test_a_batch_by_hand_with_packing_and_a_filler_row() -> None:
@@ -67,7 +70,29 @@ def test_the_hash_is_of_little_endian_int32_in_the_order_of_the_clause() -> None
 
 def data_of(num_examples: int) -> TrainingData:
     examples = [tokens(f"x{i}", 1 + i % 3) for i in range(num_examples)]
-    return TrainingData(examples=examples, seed=1, max_length=8, packing=False, layout=layout(a=2))
+    return training_data(num_examples, examples.__getitem__, packing=False)
+
+
+def training_data(
+    num_examples: int, tokens_of: Callable[[int], Tokens], *, packing: bool
+) -> TrainingData:
+    ids = [f"x{i}" for i in range(num_examples)]
+    return TrainingData(
+        ids=ids, tokens_of=tokens_of, seed=1, max_length=8, packing=packing, layout=layout(a=2)
+    )
+
+
+@pytest.mark.parametrize(("packing", "limit"), [(False, 4), (True, 20)])
+def test_only_examples_that_a_step_needs_are_asked_for(packing: bool, limit: int) -> None:
+    asked = set()
+
+    def tokens_of(i: int) -> Tokens:
+        asked.add(f"x{i}")
+        return tokens(f"x{i}", 1 + i % 3)
+
+    step = next(training_data(300, tokens_of, packing=packing).steps(Position(epoch=0, row=0)))
+    assert set(step.examples) <= asked
+    assert len(asked) <= limit
 
 
 def test_an_epoch_takes_every_example_once_and_no_step_spans_two() -> None:

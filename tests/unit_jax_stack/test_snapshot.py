@@ -46,7 +46,7 @@ def test_a_snapshot_that_is_not_whole_is_passed_over(tmp_path: Path) -> None:
     found = newest_snapshot(tmp_path, "c")
     assert found is not None
     assert (found.num_updates, found.position) == (2, Position(epoch=1, row=2))
-    assert found.params["w"].tolist() == [2.0, 2.0]
+    assert found.array("param", "w").tolist() == [2.0, 2.0]
 
 
 def test_a_snapshot_of_another_config_is_none(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ n  number of updates made; an anchor is due after every multiple of K of them, a
 import json
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -77,7 +77,8 @@ class Follower:
         saved = self._wait(leg, stop)
         if saved is None:
             return False
-        line = compare_tensors(tensors_of(leg.snapshot()), saved)
+        own = tensors_of(leg.snapshot())
+        line = compare_tensors(own, saved.file.entries, saved.file.read)
         with self.lines.open("a", encoding="utf-8") as file:
             file.write(to_json({"step": leg.num_updates, **line}) + "\n")
             file.flush()
@@ -121,16 +122,20 @@ def open_anchor(path: Path, leg: Leg) -> SavedState:
     return saved
 
 
-def compare_tensors(own: Mapping[str, Any], saved: SavedState) -> dict[str, Any]:
+def compare_tensors(
+    own: Mapping[str, Any], names: Iterable[str], read: Callable[[str], np.ndarray]
+) -> dict[str, Any]:
     """`tensors` and `sha256` of a line of anchors.jsonl, one tensor in memory at a time.
 
     Args:
         own: name in a file -> array.
+        names: of the anchor's tensors, in its file.
+        read: name -> values.
     """
     rows = []
     digest = SetHash()
-    for name in sorted(saved.file.entries, key=str.encode):
-        anchor = saved.file.read(name)
+    for name in sorted(names, key=str.encode):
+        anchor = read(name)
         digest.add(name, anchor)
         rows.append(compare(name, np.asarray(jnp.copy(own[name])), anchor))
     rows.sort(key=lambda row: (row["kind"], row["name"]))

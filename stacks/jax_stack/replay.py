@@ -41,7 +41,7 @@ from .replay_data import ReplayExamples, StepSource, read_examples
 from .runtime import StopSignal
 from .snapshot import SavedState, Snapshot, open_checked, write_state
 from .step import State, Trainer, arrays_of
-from .taps import TOKEN_LOSS, DeepTrace, deep_trace
+from .taps import TOKEN_LOSS, DeepTrace, TapRecorder
 from .trace import Trace
 from .train import describe_data, describe_result, tensor_rows_of
 from .update import adam_state, learning_rates
@@ -78,6 +78,7 @@ class Replay:
     config: LoadedConfig
     options: ReplayOptions
     trainer: Trainer
+    recorder: TapRecorder
     checkpoint: Checkpoint
     rates: Mapping[int, float]
     gradients: Params | None  # of step t, another leg's
@@ -152,6 +153,9 @@ def _prepare(config: LoadedConfig, options: ReplayOptions, checkpoint: Checkpoin
         config=config,
         options=options,
         trainer=trainer,
+        recorder=TapRecorder(
+            model=trainer.model, attention=trainer.attention, precision=trainer.precision
+        ),
         checkpoint=checkpoint,
         rates=rates | (read_rates(options.rates) if options.rates else {}),
         gradients=(
@@ -271,7 +275,7 @@ def _run_last(
 ) -> tuple[State, dict[str, Any]]:
     """The same for step t, which is recorded in full."""
     trainer, rate, arrays = shared.trainer, shared.rates[step], arrays_of(data.batch)
-    deep = deep_trace(trainer, state, arrays)
+    deep = shared.recorder.record(trainer.parameters(state), arrays)
     before = jax.tree.map(jnp.copy, state.trainable)
     state, own, scalars = trainer.run(state, arrays, rate, shared.gradients)
     grads = own if shared.gradients is None else shared.gradients

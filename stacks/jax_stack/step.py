@@ -132,7 +132,6 @@ class Trainer:
         steps: shape (A, B, T) -> the compiled step.
         steps_given: the same, with the gradients given (S-29).
         evaluations: shape (1, B, T) -> the compiled evaluation.
-        taps: shape (B, T) -> names of the taps and the compiled program (S-28).
     """
 
     model: LanguageModel
@@ -144,7 +143,6 @@ class Trainer:
     steps: dict[tuple[int, ...], CompiledStep] = field(default_factory=dict)
     steps_given: dict[tuple[int, ...], CompiledStep] = field(default_factory=dict)
     evaluations: dict[tuple[int, ...], Any] = field(default_factory=dict)
-    taps: dict[tuple[int, ...], tuple[list[str], Any]] = field(default_factory=dict)
 
     def parameters(self, state: State) -> Params:
         """All parameters, trainable and frozen."""

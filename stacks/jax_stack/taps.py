@@ -18,9 +18,10 @@ import numpy as np
 from jaxtyping import Array, Float, Int, UInt32
 
 from .loss import token_loss
-from .model import Params, forward
+from .model import LanguageModel, Params, forward
 from .numerics import NUM_BUCKETS, sketch_key, sketch_signs
-from .step import State, StepArrays, Trainer
+from .precision import Precision
+from .step import StepArrays
 
 TOKEN_LOSS = "token_loss"
 
@@ -86,51 +87,63 @@ class DeepTrace:
     token_loss: Float[np.ndarray, "A B T"]
 
 
-def deep_trace(trainer: Trainer, state: State, arrays: StepArrays) -> DeepTrace:
-    """The taps of the step that `state` is about to make with `arrays`."""
-    num_micro, params = arrays.labels.shape[0], trainer.parameters(state)
-    statistics: dict[str, TapStatistics] = {}
-    losses = []
-    for number in range(num_micro):
-        micro = StepArrays(*(array[number] for array in arrays))
-        for name, values in _taps_of(trainer, params, micro):
-            shape = (num_micro, *values.shape)
-            tap = statistics.setdefault(name, TapStatistics(name=name, shape=shape))
-            tap.add(number, values, micro.segments)
-            if name == TOKEN_LOSS:
-                losses.append(np.asarray(values))
-    return DeepTrace(rows=[tap.row() for tap in statistics.values()], token_loss=np.stack(losses))
+@dataclass(frozen=True, kw_only=True)
+class TapRecorder:
+    """Records the taps of a model.
 
+    Attributes:
+        programs: shape (B, T) -> names of the taps, in data-flow order, and the compiled program.
+    """
 
-def _taps_of(trainer: Trainer, params: Params, micro: StepArrays) -> Iterator[tuple[str, Array]]:
-    """(name, value) of each tap of a micro-batch; each is freed when the next is asked for."""
-    shape = micro.labels.shape
-    if shape not in trainer.taps:
-        trainer.taps[shape] = _compile(trainer, params, micro)
-    names, call = trainer.taps[shape]
-    values = list(reversed(call(params, micro)))
-    for name in names:
-        yield name, values.pop()
+    model: LanguageModel
+    attention: str
+    precision: Precision
+    programs: dict[tuple[int, ...], tuple[list[str], Any]] = field(default_factory=dict)
 
+    def record(self, params: Params, arrays: StepArrays) -> DeepTrace:
+        """The taps of the step that is about to be made from all `params` with `arrays`."""
+        num_micro = arrays.labels.shape[0]
+        statistics: dict[str, TapStatistics] = {}
+        losses = []
+        for number in range(num_micro):
+            micro = StepArrays(*(array[number] for array in arrays))
+            for name, values in self._taps_of(params, micro):
+                shape = (num_micro, *values.shape)
+                tap = statistics.setdefault(name, TapStatistics(name=name, shape=shape))
+                tap.add(number, values, micro.segments)
+                if name == TOKEN_LOSS:
+                    losses.append(np.asarray(values))
+        rows = [tap.row() for tap in statistics.values()]
+        return DeepTrace(rows=rows, token_loss=np.stack(losses))
 
-def _compile(trainer: Trainer, params: Params, micro: StepArrays) -> tuple[list[str], Any]:
-    names: list[str] = []
+    def _taps_of(self, params: Params, micro: StepArrays) -> Iterator[tuple[str, Array]]:
+        """(name, value) of each tap of a micro-batch; each is freed when the next is asked for."""
+        shape = micro.labels.shape
+        if shape not in self.programs:
+            self.programs[shape] = self._compile(params, micro)
+        names, call = self.programs[shape]
+        values = list(reversed(call(params, micro)))
+        for name in names:
+            yield name, values.pop()
 
-    def taps_of(params: Params, micro: StepArrays) -> tuple[Array, ...]:
-        taps: Params = {}
-        logits = forward(
-            trainer.model,
-            params,
-            micro.input_ids,
-            micro.segments,
-            micro.positions,
-            trainer.attention,
-            trainer.precision,
-            taps,
-        )
-        taps[TOKEN_LOSS] = token_loss(logits, micro.labels)
-        names.extend(taps)
-        return tuple(taps.values())
+    def _compile(self, params: Params, micro: StepArrays) -> tuple[list[str], Any]:
+        names: list[str] = []
 
-    call = jax.jit(taps_of).lower(params, micro).compile()
-    return names, call
+        def taps_of(params: Params, micro: StepArrays) -> tuple[Array, ...]:
+            taps: Params = {}
+            logits = forward(
+                self.model,
+                params,
+                micro.input_ids,
+                micro.segments,
+                micro.positions,
+                self.attention,
+                self.precision,
+                taps,
+            )
+            taps[TOKEN_LOSS] = token_loss(logits, micro.labels)
+            names.extend(taps)
+            return tuple(taps.values())
+
+        call = jax.jit(taps_of).lower(params, micro).compile()
+        return names, call

@@ -14,8 +14,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
+from flax import nnx
 
 from . import train
+from .anchor import compare_tensors
 from .architecture import Architecture
 from .batch import RowLayout, Tokens, epoch_order, fill_rows, make_batch
 from .config import OptimizerConfig, ScheduleConfig, load_config
@@ -24,13 +26,14 @@ from .errors import BadInput, StackError
 from .examples import ConversationReader
 from .host import Host
 from .loss import count_targets, mean_of, sum_of_nll
-from .model import Params, abstract_model, forward, parameter_shapes
+from .model import Params, RMSNorm, abstract_model, forward, parameter_shapes
 from .numerics import global_norm, statistics, tensors_sha256
 from .precision import PRECISIONS, Precision, castable, widen_all
 from .prepare import Preparer
 from .render import Renderer
 from .runtime import StopSignal
 from .step import State, StepArrays, loss_and_grads, updated
+from .taps import TapRecorder
 from .tokenizer import load_tokenizer
 from .trace import to_json
 from .update import (
@@ -313,6 +316,36 @@ STEP_FIELDS = (
 )
 
 
+def _taps(given: Input, folder: Path) -> dict[str, Any]:
+    checkpoint = read_checkpoint(folder / given["checkpoint"])
+    params = _parameters(checkpoint, given)
+    arrays = StepArrays(*(jnp.asarray(given[key], jnp.int32) for key in StepArrays._fields))
+    recorder = _recorder(checkpoint.architecture, given["attention"], _precision(given))
+    return {"taps": recorder.record(params, arrays).rows}
+
+
+@cache
+def _recorder(architecture: Architecture, attention: str, precision: Precision) -> TapRecorder:
+    """Compiles once for all cases of one shape."""
+    model = abstract_model(architecture)
+    return TapRecorder(model=model, attention=attention, precision=precision)
+
+
+def _rms_norm(given: Input, folder: Path) -> dict[str, Any]:
+    precision = _precision(given)
+    values = jnp.asarray(_array(given["values"], precision.activation))
+    module = RMSNorm(values.shape[-1], given["epsilon"])
+    module.weight = nnx.Param(jnp.asarray(_array(given["weight"], precision.held)))
+    return {"values": _list(jax.jit(lambda x: module(x))(values))}
+
+
+def _anchor(given: Input, folder: Path) -> dict[str, Any]:
+    own, anchor = (_tensors(given[key], _precision(given).held) for key in ("own", "anchor"))
+    for name in sorted(own.keys() ^ anchor.keys()):
+        raise BadInput(f"{name} is in one of own and anchor only (S-30); give it in both")
+    return compare_tensors(own, anchor, anchor.__getitem__)
+
+
 def _training(given: Input, folder: Path) -> dict[str, Any]:
     path = folder / given["config"]
     config = load_config(path, path.parent)
@@ -348,4 +381,7 @@ KINDS: dict[str, Callable[[Input, Path], dict[str, Any]]] = {
     "tensors_sha256": _tensors_sha256,
     "gradients": _gradients,
     "training": _training,
+    "taps": _taps,
+    "rms_norm": _rms_norm,
+    "anchor": _anchor,
 }

@@ -10,7 +10,7 @@ import pytest
 from stacks.jax_stack.model import abstract_model
 from stacks.jax_stack.precision import PRECISIONS
 from stacks.jax_stack.step import State, StepArrays, Trainer
-from stacks.jax_stack.taps import deep_trace
+from stacks.jax_stack.taps import DeepTrace, TapRecorder
 from stacks.jax_stack.update import make_optimizer
 
 from .test_model import architecture, random_params
@@ -103,6 +103,13 @@ def placed(dtype: str, precision: str, attention: str = "eager") -> tuple[Traine
     return trainer, State(params, optimizer.transformation.init(params))
 
 
+def record(trainer: Trainer, state: State) -> DeepTrace:
+    recorder = TapRecorder(
+        model=trainer.model, attention=trainer.attention, precision=trainer.precision
+    )
+    return recorder.record(trainer.parameters(state), arrays())
+
+
 def arrays() -> StepArrays:
     given = (IDS, SEGMENTS, POSITIONS, LABELS)
     return StepArrays(*(jnp.asarray(values, jnp.int32) for values in given))
@@ -124,7 +131,7 @@ def expected_row(name: str, values: np.ndarray) -> dict[str, Any]:
 @pytest.mark.parametrize("attention", ["eager", "fused"])
 def test_taps_come_in_data_flow_order_with_the_values_of_the_clauses(attention: str) -> None:
     trainer, state = placed("float64", "float64", attention)
-    deep = deep_trace(trainer, state, arrays())
+    deep = record(trainer, state)
     taps = plain_taps(random_params(A, "float64"))
     assert [row["tap"] for row in deep.rows] == list(taps)
     for row in deep.rows:
@@ -138,7 +145,7 @@ def test_taps_come_in_data_flow_order_with_the_values_of_the_clauses(attention: 
 
 def test_the_loss_of_the_step_is_the_mean_of_the_token_losses() -> None:
     trainer, state = placed("float64", "float64")
-    deep = deep_trace(trainer, state, arrays())
+    deep = record(trainer, state)
     _, _, scalars = trainer.run(state, arrays(), 1e-3)
     num_targets = int((np.array(LABELS) != -100).sum())
     assert float(scalars.loss) == pytest.approx(deep.token_loss.sum() / num_targets, rel=1e-12)
@@ -146,7 +153,7 @@ def test_the_loss_of_the_step_is_the_mean_of_the_token_losses() -> None:
 
 def test_taps_of_a_narrow_run_are_of_rounded_values() -> None:
     trainer, state = placed("float32", "bfloat16")
-    rows = {row["tap"]: row for row in deep_trace(trainer, state, arrays()).rows}
+    rows = {row["tap"]: row for row in record(trainer, state).rows}
     held = random_params(A, "float32")["model.embed_tokens.weight"][np.array(IDS)]
     rounded = jnp.asarray(held).astype(jnp.bfloat16).astype(jnp.float64)
     expected = expected_row("embed", np.asarray(rounded))
@@ -162,20 +169,20 @@ def test_what_is_not_finite_shows_as_itself_but_not_what_padding_is() -> None:
     broken = state._replace(
         trainable=state.trainable | {"model.embed_tokens.weight": weight.at[8].set(jnp.nan)}
     )
-    rows = {row["tap"]: row for row in deep_trace(trainer, broken, arrays()).rows}
+    rows = {row["tap"]: row for row in record(trainer, broken).rows}
     assert math.isnan(rows["embed"]["norm"])
     assert math.isnan(rows["embed"]["max_abs"])
     padding = state._replace(
         trainable=state.trainable | {"model.embed_tokens.weight": weight.at[0].set(jnp.nan)}
     )
-    rows = {row["tap"]: row for row in deep_trace(trainer, padding, arrays()).rows}
+    rows = {row["tap"]: row for row in record(trainer, padding).rows}
     assert math.isfinite(rows["embed"]["norm"])
 
 
 def test_recording_adds_nothing_to_the_program_of_the_step() -> None:
     trainer, state = placed("float64", "float64")
     before = trainer.compiled_step(state, arrays()).call.as_text()
-    deep_trace(trainer, state, arrays())
+    record(trainer, state)
     fresh, state = placed("float64", "float64")
     assert fresh.compiled_step(state, arrays()).call.as_text() == before
     assert list(trainer.steps) == [(3, 1, 5)]

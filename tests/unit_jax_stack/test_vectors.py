@@ -4,11 +4,13 @@ Clauses whose cases compile a model each are answered in tests/contract, which r
 through the command line.
 """
 
+import hashlib
 import json
 import math
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from stacks.jax_stack.__main__ import main
@@ -68,3 +70,34 @@ def test_the_judge_of_this_test_can_fail() -> None:
 def test_a_refused_case_is_answered_with_its_sentence() -> None:
     found = answer("x", "conversations", {"text": "{"}, Path())
     assert set(found) == {"name", "error"}
+
+
+def test_rms_norm_by_hand() -> None:
+    """[3, 4] over sqrt(12.5): 0.84853 and 1.13137, in bfloat16 217/256 and 145/128. Times 1.5 that
+    is 162.75/128, nearest 163/128, and 217.5/128, a tie that goes to 218/128.
+    """
+    given = {"values": [[3.0, 4.0]], "weight": [1.5, 1.5], "epsilon": 0.0}
+    found = answer("x", "rms_norm", given, Path())["output"]["values"][0]
+    assert found == pytest.approx([4.5 / math.sqrt(12.5), 6.0 / math.sqrt(12.5)], rel=1e-15)
+    for precision in ("bfloat16", "bfloat16_pure"):
+        narrow = answer("x", "rms_norm", given | {"precision": precision}, Path())
+        assert narrow["output"]["values"] == [[163 / 128, 218 / 128]]
+
+
+def test_an_anchor_by_hand() -> None:
+    own = {"param/w": [1.0, 2.0], "m/w": [0.0, 0.0], "v/w": [2.0, 0.0]}
+    anchor = {"v/w": [2.0, 0.0], "param/w": [4.0, -2.0], "m/w": [0.0, 0.0]}
+    found = answer("x", "anchor", {"own": own, "anchor": anchor}, Path())["output"]
+    zero = {"name": "w", "distance": 0.0, "max_abs": 0.0}
+    assert found["tensors"] == [
+        {"kind": "m", "norm": 0.0, **zero},
+        {"kind": "param", "name": "w", "distance": 5.0, "max_abs": 4.0, "norm": math.sqrt(20)},
+        {"kind": "v", "norm": 2.0, **zero},
+    ]
+    data = b"".join(
+        name.encode() + b"\0" + np.array(values, "<f8").tobytes()
+        for name, values in sorted(anchor.items())
+    )
+    assert found["sha256"] == hashlib.sha256(data).hexdigest()
+    missing = answer("x", "anchor", {"own": own, "anchor": {"m/w": [0.0, 0.0]}}, Path())
+    assert set(missing) == {"name", "error"}

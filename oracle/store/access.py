@@ -29,7 +29,7 @@ class Access:
 
     def exists(self) -> bool:
         """Whether anything was ever recorded here."""
-        return self.place.index.exists() or self.place.records.folder.exists()
+        return self.place.root.is_dir()
 
     def read(self, ask: Callable[[Connection], Answer]) -> Answer:
         """Ask the index, brought in step with the records if nobody writes at this moment."""

@@ -93,7 +93,7 @@ def find_runs(connection: Connection, filters: Filters) -> Sequence[StoredRun]:
     """Return the runs that pass the filters, the newest first."""
     rows = connection.execute(_select(filters)).mappings().all()
     legs = select(leg.c.run_id, leg.c.stack).order_by(leg.c.run_id, leg.c.place)
-    if filters.limit is not None:
+    if filters.limit is not None or filters.id is not None:
         legs = legs.where(leg.c.run_id.in_([row["id"] for row in rows]))
     stacks: dict[str, tuple[str, ...]] = {}
     for id, stack in connection.execute(legs):
@@ -108,6 +108,7 @@ def _stored(row: Mapping[Any, Any], stacks: tuple[str, ...]) -> StoredRun:
 
 def _select(filters: Filters) -> Select[Any]:
     wanted = {
+        run.c.id: filters.id,
         run.c.verdict: filters.verdict,
         run.c.config_name: filters.config,
         run.c.branch: filters.branch,

@@ -12,6 +12,7 @@ class Filters:
     `commit` may be shortened, `since` is ISO 8601 in UTC, `limit` counts from the newest.
     """
 
+    id: str | None = None
     verdict: str | None = None
     config: str | None = None
     commit: str | None = None

@@ -28,6 +28,7 @@ class Plan:
     """Runs that go with their directories, and files and folders that nobody names."""
 
     runs: tuple[StoredRun, ...]
+    records: tuple[Path, ...]
     directories: tuple[Path, ...]
     objects: tuple[Path, ...]
     leftovers: tuple[Path, ...]
@@ -37,13 +38,14 @@ class Plan:
         return Freed(
             runs=tuple(run.id for run in self.runs),
             num_leftovers=len(self.leftovers),
-            num_bytes=_bytes((*self.directories, *self.objects, *self.leftovers)),
+            num_bytes=_bytes((*self.records, *self.directories, *self.objects, *self.leftovers)),
         )
 
     def carry_out(self, place: Place) -> None:
         """Take it away; rows of the index have gone before."""
+        for path in self.records:
+            path.unlink(missing_ok=True)
         for run in self.runs:
-            place.records.path(run.id, run.record_sha256).unlink(missing_ok=True)
             place.pins.write(run.id, {})
         for directory in self.directories:
             # Renamed first: a directory that is half removed must not pass for a run.
@@ -78,6 +80,7 @@ def plan(
         doomed = [place.objects.path(digest) for digest in sorted(theirs - needed)]
     return Plan(
         runs=tuple(runs),
+        records=tuple(place.records.path(run.id, run.record_sha256) for run in runs),
         directories=tuple(path for run in runs if (path := place.directory(run.id)).is_dir()),
         objects=tuple(path for path in doomed if path.exists()),
         leftovers=tuple(_leftovers(place)) if garbage else (),

@@ -44,10 +44,9 @@ class Store:
         the path when the disk is full.
         """
         self.access.ready()
-        id = self.access.healed(lambda: self._record(run.path))
-        return self.find(id)
+        return self.access.healed(lambda: self._record(run.path))
 
-    def _record(self, path: Path) -> str:
+    def _record(self, path: Path) -> StoredRun:
         place = self.place
         with place.lock.shared():
             record = make_record(path, place.objects)
@@ -58,9 +57,10 @@ class Store:
                 if fresh is not None:
                     place.records.write(fresh)
                     index.put_record(connection, fresh)
+                (stored,) = index.find_runs(connection, Filters(id=record.id))
             if fresh is not None and before is not None:
                 place.records.path(before.id, before.sha256).unlink(missing_ok=True)
-        return record.id
+        return stored
 
     def record_floor(self, path: Path) -> None:
         """Keep a floor file of `oracle calibrate`, with its provenance."""

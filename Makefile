@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 TYPED := oracle stacks tests/reference faults benchmarks tools \
 	data/clinical data/smollm2 data/tokenizers data/checkpoints
 
-.PHONY: install browser demo check test bench docs gate clean
+.PHONY: install browser demo check test bench paper docs gate clean
 
 install: $(VENV)/.installed
 
@@ -41,11 +41,13 @@ test: install browser
 bench: install
 	$(BIN)/pytest -m slow
 	$(BIN)/python -m benchmarks.startup
+	$(BIN)/python -m benchmarks.store_list
 	$(BIN)/python -m benchmarks.torch_leg
 	$(BIN)/python -m benchmarks.jax_leg
 	$(BIN)/python -m benchmarks.trace_overhead
 	$(BIN)/python -m benchmarks.double_run
 	$(BIN)/python -m benchmarks.compare_speed
+	$(BIN)/python -m benchmarks.render_speed
 	$(BIN)/python -m benchmarks.page_speed
 	$(BIN)/python -m benchmarks.long_float64
 	$(BIN)/python -m benchmarks.table
@@ -55,6 +57,12 @@ bench: install
 gate: install
 	for step in render calibrate run gate; do \
 		ORACLE_CONFIG=configs/runs/clinical-demo.toml ci/steps.sh $$step || exit; done
+
+# One epoch of the whole clinical set in both stacks, against its floor: some hours on two cores. It
+# goes on where it was stopped or killed.
+paper: install
+	$(BIN)/python -m benchmarks.paper
+	$(BIN)/python -m benchmarks.table
 
 # The documentation, built into site/; it opens from the disk.
 docs: install

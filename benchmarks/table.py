@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from benchmarks import legs
+from benchmarks import legs, paper_table
 
 HEAD = """# Measured figures
 
@@ -35,6 +35,11 @@ def measured(result: dict[str, Any]) -> str:
                 f"{result['bare_python_seconds']['median']:.3f} s), demo "
                 f"{result['demo_seconds']:.0f} s"
             )
+        case "store_list":
+            return (
+                f"{result['all_seconds']['median']:.2f} s (help "
+                f"{result['help_seconds']['median']:.3f} s)"
+            )
         case "long_float64":
             loss, norm = result["loss"], result["grad_norm"]
             return (
@@ -42,8 +47,26 @@ def measured(result: dict[str, Any]) -> str:
                 f"{loss['max_relative_difference']:.1e} at most, floor {loss['floor']:.1e}; norm "
                 f"{norm['max_relative_difference']:.1e} at most, floor {norm['floor']:.1e}"
             )
+        case "paper":
+            return paper_table.cell(result)
+        case "compare_speed":
+            return compare_speed(result)
+        case "render_speed":
+            return (
+                f"{result['seconds']['median']:.0f} s ({result['verdict']}; comparison and report "
+                f"{result['oracle_seconds']['median']:.1f} s)"
+            )
         case other:
             raise ValueError(f"{other} has no cell; add one to {Path(__file__).name}")
+
+
+def compare_speed(result: dict[str, Any]) -> str:
+    """Return the figures of each size in a cell."""
+    return "; ".join(
+        f"{size['num_steps']:,} steps: {size['seconds']['median']:.2f} s, "
+        f"{size['ratio_to_reading']:.2f} x reading, {size['peak_mb']['median']:.0f} MB"
+        for size in result["sizes"]
+    )
 
 
 def main() -> None:
@@ -55,6 +78,7 @@ def main() -> None:
         name = result["benchmark"]
         cells = [result["what"], result["goal"], measured(result), f"`python -m benchmarks.{name}`"]
         text += "| " + " | ".join(cells) + " |\n"
+    text += "".join(paper_table.section(r) for r in results if r["benchmark"] == "paper")
     (legs.RESULTS.parent / "README.md").write_text(text, "utf-8")
 
 

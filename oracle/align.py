@@ -8,17 +8,19 @@ The long columns of `tokens` (text, ids, mask) are compared through their digest
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import polars as pl
 
+from oracle.columns import dtypes
 from oracle.digests import LONG
 from oracle.trace import Trace
 
 SPLITS = ("train", "eval", "edge")
-CHUNK_ROWS = 40_000  # rows of tensors with their sketches: 25 MB a leg
+CHUNK_ROWS = 20_000  # rows of tensors with their sketches: 12 MB a leg
 
 
 def align_steps(a: Trace, b: Trace) -> pl.DataFrame:
@@ -60,29 +62,53 @@ def example_rows(trace: Trace, ids: Sequence[str]) -> Mapping[str, Mapping[str, 
     return found
 
 
-def align_tensors(a: Trace, b: Trace, kinds: Sequence[str]) -> Iterator[pl.DataFrame]:
-    """Yield the tensor rows of both legs in order of step, kind and name, some steps at a time."""
-    left = a.tensors.filter(pl.col("kind").is_in(kinds))
-    right = b.tensors.filter(pl.col("kind").is_in(kinds))
-    counts = (
-        pl.concat([left.select("step"), right.select("step")])
-        .group_by("step")
-        .len()
-        .sort("step")
-        .collect(engine="streaming")
-    )
-    first, rows = 0, 0
-    steps = counts["step"].to_list()
-    for place, size in enumerate(counts["len"]):
-        rows += size
-        if rows >= CHUNK_ROWS or place == len(steps) - 1:
-            span = pl.col("step").is_between(steps[first], steps[place])
-            yield _pair(
-                left.filter(span).collect(engine="streaming"),
-                right.filter(span).collect(engine="streaming"),
-                ["step", "kind", "name"],
-            ).sort("step", "kind", "name")
-            first, rows = place + 1, 0
+def align_tensors(
+    a: Trace, b: Trace, kinds: Sequence[str], columns: Sequence[str]
+) -> Iterator[pl.DataFrame]:
+    """Yield the tensor rows of both legs, some whole steps at a time, in ascending order of step.
+
+    Only these columns are read, a segment at a time, so that no long trace is ever in memory.
+    """
+    keys = ["step", "kind", "name"]
+    for left, right in _whole_steps(*(_by_step(t, kinds, [*keys, *columns]) for t in (a, b))):
+        if left.select(keys).equals(right.select(keys)):
+            yield _beside(left, right, keys)
+        else:
+            yield _pair(left, right, keys).sort("step")
+
+
+def _whole_steps(*sides: Iterator[pl.DataFrame]) -> Iterator[list[pl.DataFrame]]:
+    """Yield the rows of both sides that are of the same steps, no step in two parts."""
+    held = [next(side) for side in sides]
+    reached = [-1.0, -1.0]  # the step that a side may have more rows of; infinite at its end
+    while min(reached) < math.inf:
+        behind = reached.index(min(reached))
+        batch = next(sides[behind], None)
+        if batch is None:
+            reached[behind] = math.inf
+        elif batch.height:
+            held[behind] = pl.concat([held[behind], batch])
+            reached[behind] = float(batch["step"][-1])
+        whole = pl.col("step") < min(reached)
+        ready = [rows.filter(whole) for rows in held]
+        if any(rows.height for rows in ready):
+            yield ready
+            held = [rows.filter(~whole) for rows in held]
+
+
+def _by_step(trace: Trace, kinds: Sequence[str], columns: Sequence[str]) -> Iterator[pl.DataFrame]:
+    """Yield no rows first, for their types, then all rows in ascending order of step."""
+    types = dtypes("tensor_row")
+    yield pl.DataFrame(schema={name: types[name] for name in columns})
+    segments = trace.tensor_segments
+    if not trace.tensors.select("step").collect(engine="streaming")["step"].is_sorted():
+        # Nobody writes so, and nothing forbids it. Sorted once: slices of a sort may overlap.
+        segments = [trace.tensors.select(columns).sort("step").collect().lazy()]
+    for segment in segments:
+        num_rows = segment.select(pl.len()).collect().item()
+        for first in range(0, num_rows, CHUNK_ROWS):
+            part = segment.select(columns).slice(first, CHUNK_ROWS)
+            yield part.collect(engine="streaming").filter(pl.col("kind").is_in(kinds))
 
 
 def _consumption(a: Trace, b: Trace) -> pl.DataFrame:
@@ -101,6 +127,18 @@ def _consumption(a: Trace, b: Trace) -> pl.DataFrame:
     )
 
 
+def _beside(left: pl.DataFrame, right: pl.DataFrame, keys: list[str]) -> pl.DataFrame:
+    """Return what `_pair` does, of two sides that have the same keys in the same order."""
+    values = [column for column in left.columns if column not in keys]
+    return pl.DataFrame(
+        [
+            *left.select(keys),
+            *left.select(pl.col(values).name.suffix("_a")),
+            *right.select(pl.col(values).name.suffix("_b")),
+        ]
+    ).with_columns(in_a=True, in_b=True)
+
+
 def _pair(left: pl.DataFrame, right: pl.DataFrame, keys: list[str]) -> pl.DataFrame:
     """Full join with every other column twice, and the two columns of presence."""
 
@@ -109,4 +147,4 @@ def _pair(left: pl.DataFrame, right: pl.DataFrame, keys: list[str]) -> pl.DataFr
         return frame.rename(renamed).with_columns(pl.lit(True).alias(f"in_{leg}"))
 
     joined = side(left, "a").join(side(right, "b"), on=keys, how="full", coalesce=True)
-    return joined.with_columns(pl.col("in_a", "in_b").fill_null(False))
+    return joined.select(pl.exclude("in_a", "in_b"), pl.col("in_a", "in_b").fill_null(False))

@@ -26,6 +26,7 @@ from oracle.outcome import (
     in_model_order,
     outcome,
 )
+from oracle.statistics import NUM_BUCKETS
 from oracle.tolerance import Floats
 from oracle.trace import Trace
 
@@ -35,7 +36,6 @@ KINDS = {
     for field in phase.fields
     if field.startswith("tensors.") and not phase.exact
 }
-NUM_BUCKETS = 64
 NORM_ACCURACY = 1e-7  # relative, S-15: a sum of squares in plain order is far less exact than eps
 
 
@@ -43,7 +43,9 @@ def compare_weights(
     a: Trace, b: Trace, *, names: tuple[str, str], parted_facts: Collection[str]
 ) -> Outcome:
     """Compare shape and hash of every initial tensor."""
-    rows = [row for chunk in align_tensors(a, b, ["init"]) for row in chunk.iter_rows(named=True)]
+    wanted = ("shape", "norm", "max_abs", "sha256")
+    chunks = align_tensors(a, b, ["init"], wanted)
+    rows = [row for chunk in chunks for row in chunk.iter_rows(named=True)]
     rows.sort(key=lambda row: in_model_order(row["name"]))
     hashes = [{row[f"sha256_{leg}"]: row["name"] for row in rows} for leg in "ab"]
     parted = [row for row in rows if _parts(row)]
@@ -71,7 +73,7 @@ def tensor_cells(a: Trace, b: Trace, *, guard: float) -> Iterator[Cells]:
     """Yield the cells of every kind that both legs recorded, tensors in the model's order."""
     kinds = sorted(recorded_kinds(a) & recorded_kinds(b) & KINDS.keys())
     parts: dict[str, list[pl.DataFrame]] = {kind: [] for kind in kinds}
-    for chunk in align_tensors(a, b, kinds):
+    for chunk in align_tensors(a, b, kinds, ("norm", "sketch")):
         measured = _measure(chunk, guard)
         for kind in kinds:
             parts[kind].append(measured.filter(pl.col("kind") == kind).drop("kind"))

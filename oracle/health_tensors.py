@@ -18,8 +18,9 @@ from collections.abc import Iterator
 
 import polars as pl
 
-from oracle.compare_tensors import KINDS, NUM_BUCKETS
+from oracle.compare_tensors import KINDS
 from oracle.described import read_config
+from oracle.statistics import NUM_BUCKETS
 from oracle.trace import Trace
 
 REACH = 8.0
@@ -50,8 +51,7 @@ def _tensors_every(trace: Trace) -> int | None:
 
 
 def _recorded_steps(trace: Trace) -> set[int]:
-    rows = trace.tensors.filter(pl.col("kind") != "init").select(pl.col("step").unique())
-    return set(rows.collect(engine="streaming")["step"].to_list())
+    return set(trace.reach.filter(pl.col("kind") != "init")["step"].unique().to_list())
 
 
 def _expected_steps(num_steps: int, every: int | None, recorded: set[int]) -> list[int]:
@@ -74,7 +74,7 @@ def _missing_rows(trace: Trace, steps: list[int]) -> pl.DataFrame:
         .join(names, how="cross")
         .filter(pl.col("trainable") | pl.col("kind").is_in(OF_ALL_PARAMETERS))
         .join(
-            trace.tensors.select("step", "kind", "name").collect(engine="streaming"),
+            trace.reach,
             on=["step", "kind", "name"],
             how="anti",
             maintain_order="left",
@@ -88,35 +88,22 @@ def _sketches(trace: Trace) -> Iterator[str]:
         name: math.prod(entry["shape"])
         for name, entry in trace.header["facts"]["parameters"].items()
     }
-    # In quotients of the norm: squares of numbers under 1e-154 or over 1e154 leave float64.
-    quotients = pl.col("sketch") / pl.col("norm")
-    rows = (
-        trace.tensors.filter(pl.col("norm").is_finite() & (pl.col("norm") > SMALLEST_NORM))
-        .select(
-            "step",
-            "kind",
-            "name",
-            "norm",
-            ratio=quotients.list.eval(pl.element() ** 2).list.sum().sqrt(),
-        )
-        .collect(engine="streaming")
-        .with_columns(
-            size=pl.col("name").replace_strict(
-                sizes, default=NUM_BUCKETS + 1, return_dtype=pl.Int64
-            ),
-        )
+    rows = trace.reach.filter(
+        pl.col("norm").is_finite() & (pl.col("norm") > SMALLEST_NORM)
+    ).with_columns(
+        size=pl.col("name").replace_strict(sizes, default=NUM_BUCKETS + 1, return_dtype=pl.Int64)
     )
-    exact = (pl.col("size") <= NUM_BUCKETS) & ((pl.col("ratio") - 1).abs() > EQUAL)
-    bad = rows.filter(exact | (pl.col("ratio") > REACH) | (pl.col("ratio") == 0))
+    exact = (pl.col("size") <= NUM_BUCKETS) & ((pl.col("reach") - 1).abs() > EQUAL)
+    bad = rows.filter(exact | (pl.col("reach") > REACH) | (pl.col("reach") == 0))
     if bad.height:
         row = bad.row(0, named=True)
         yield (
             f"has {bad.height} sketches that cannot be of their tensors, first {row['kind']} of "
-            f"{row['name']} at step {row['step']}: length {row['ratio'] * row['norm']:.3g} under "
+            f"{row['name']} at step {row['step']}: length {row['reach'] * row['norm']:.3g} under "
             f"a norm of {row['norm']:.3g} (S-21)"
         )
-    medians = rows.group_by("kind").agg(pl.col("ratio").median()).sort("kind")
-    for kind, ratio in medians.filter(pl.col("ratio") < 1 / REACH).iter_rows():
+    medians = rows.group_by("kind").agg(pl.col("reach").median()).sort("kind")
+    for kind, ratio in medians.filter(pl.col("reach") < 1 / REACH).iter_rows():
         yield (
             f"has sketches of kind {kind} whose length is {ratio:.3g} of the norm in the median "
             "(S-21)"

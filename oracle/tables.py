@@ -14,7 +14,7 @@ from typing import Any
 import polars as pl
 
 from oracle.columns import Definition, columns, dtypes, misfit
-from oracle.digests import DIGESTS, NO_DIGESTS
+from oracle.digests import DIGESTS, digest, nothing
 from oracle.document import loads_text
 from oracle.errors import TraceError
 from oracle.lines import decode
@@ -22,34 +22,23 @@ from oracle.lines import decode
 CHUNK_ROWS = 4096
 
 
-def read_table(paths: Sequence[Path], definition: Definition) -> pl.LazyFrame:
-    """Return the rows of the segments in their order; raises TraceError at the first bad row."""
-    if not paths:
-        return pl.LazyFrame(schema=dtypes(definition))
-    parts = [
-        _scan_parquet(path, definition)
-        if path.suffix == ".parquet"
-        else read_jsonl(path, definition).lazy()
-        for path in paths
-    ]
-    return pl.concat(parts) if len(parts) > 1 else parts[0]
-
-
-def read_tokens(paths: Sequence[Path]) -> tuple[pl.LazyFrame, pl.DataFrame]:
-    """Return the rows of `tokens/` in their order, and their digests, made in the pass that checks.
+def read_tables(
+    paths: Sequence[Path], definition: Definition
+) -> tuple[list[pl.LazyFrame], pl.DataFrame]:
+    """Return the rows of each segment, and the digests of all, made in the pass that checks.
 
     Raises TraceError at the first bad row.
     """
-    parts, digests = [pl.LazyFrame(schema=dtypes("token_row"))], [NO_DIGESTS]
+    segments, digests = [], [nothing(definition)]
     for path in paths:
         if path.suffix == ".parquet":
-            scan, found = _digest_parquet(path)
+            rows, found = _digest_parquet(path, definition)
         else:
-            scan = read_jsonl(path, "token_row").lazy()
-            found = scan.select(*DIGESTS).collect()
-        parts.append(scan)
+            rows = read_jsonl(path, definition).lazy()
+            found = digest(rows, definition)
+        segments.append(rows)
         digests.append(found)
-    return pl.concat(parts), pl.concat(digests)
+    return segments, pl.concat(digests)
 
 
 def read_jsonl(path: Path, definition: Definition) -> pl.DataFrame:
@@ -98,18 +87,12 @@ def _judged(path: Path, first: int, lines: list[bytes], definition: Definition) 
     return pl.DataFrame(data, schema=dtypes(definition))
 
 
-def _scan_parquet(path: Path, definition: Definition) -> pl.LazyFrame:
+def _digest_parquet(path: Path, definition: Definition) -> tuple[pl.LazyFrame, pl.DataFrame]:
     scan = _typed(path, definition)
-    _check_rows(path, scan, definition)
-    return scan
-
-
-def _digest_parquet(path: Path) -> tuple[pl.LazyFrame, pl.DataFrame]:
-    scan = _typed(path, "token_row")
-    bad = pl.any_horizontal(column.check() for column in columns("token_row"))
-    found = _collect(path, scan.select(*DIGESTS, bad=bad))
+    bad = pl.any_horizontal(column.check() for column in columns(definition))
+    found = _collect(path, scan.select(*DIGESTS[definition], bad=bad))
     if found["bad"].any():
-        _check_rows(path, scan, "token_row")
+        _check_rows(path, scan, definition)
     return scan, found.drop("bad")
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -20,7 +20,7 @@ from oracle.columns import dtypes
 from oracle.contract import CONTRACT_VERSION
 from oracle.document import loads_text, violation
 from oracle.errors import TraceError
-from oracle.tables import read_jsonl, read_table, read_tokens
+from oracle.tables import read_jsonl, read_tables
 
 LISTED = re.compile(r"header\.json|steps\.jsonl|(tokens|tensors)/[0-9]+\.(parquet|jsonl)")
 SPLITS = ("train", "eval", "edge")
@@ -28,11 +28,13 @@ SPLITS = ("train", "eval", "edge")
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Trace:
-    """What one leg did. `steps` has N rows in step order; `tokens` (E) and `tensors` (R) are lazy.
+    """What one leg did. `steps` has N rows in step order; `tokens` (E) and `tensors` (R) are lazy,
+    the latter a segment (a file) each too.
 
     Columns are those of the schema's `step`, `token_row` and `tensor_row`; what is not finite is a
-    float here. `digests` is `tokens` with hashes in place of the long columns, in memory. A trace
-    of mode `render` has empty `steps` and `tensors` of the right types.
+    float here. In memory are `digests`, `tokens` with hashes in place of the long columns, and
+    `reach`: step, kind, name and norm of `tensors`, and the length of the sketch over the norm. A
+    trace of mode `render` has empty `steps` and `tensors` of the right types.
     """
 
     path: Path
@@ -40,8 +42,14 @@ class Trace:
     steps: pl.DataFrame
     tokens: pl.LazyFrame
     digests: pl.DataFrame
-    tensors: pl.LazyFrame
+    tensor_segments: Sequence[pl.LazyFrame]
+    reach: pl.DataFrame
     done: dict[str, Any]
+
+    @property
+    def tensors(self) -> pl.LazyFrame:
+        """All rows of tensor statistics."""
+        return pl.concat([pl.LazyFrame(schema=dtypes("tensor_row")), *self.tensor_segments])
 
 
 def read_trace(path: Path, *, nonce: str | None = None, config_sha256: str | None = None) -> Trace:
@@ -59,10 +67,10 @@ def read_trace(path: Path, *, nonce: str | None = None, config_sha256: str | Non
     header = _read_header(path, nonce=nonce, config_sha256=config_sha256)
     _check_same(path, header, done)
     _check_files(path, header["mode"], done["files"])
-    tokens, digests = read_tokens(_segments(path, done["files"], "tokens"))
+    tokens, digests = read_tables(_segments(path, done["files"], "tokens"), "token_row")
     _check_tokens(path, digests, done["num_examples"])
-    tensors = read_table(_segments(path, done["files"], "tensors"), "tensor_row")
-    _check_tensors(path, tensors)
+    tensors, reach = read_tables(_segments(path, done["files"], "tensors"), "tensor_row")
+    _check_tensors(path, reach)
     if header["mode"] == "render":
         steps = pl.DataFrame(schema=dtypes("step"))
     else:
@@ -72,9 +80,10 @@ def read_trace(path: Path, *, nonce: str | None = None, config_sha256: str | Non
         path=path,
         header=header,
         steps=steps,
-        tokens=tokens,
+        tokens=pl.concat(tokens),
         digests=digests,
-        tensors=tensors,
+        tensor_segments=tensors,
+        reach=reach,
         done=done,
     )
 
@@ -238,8 +247,8 @@ def _check_tokens(path: Path, digests: pl.DataFrame, num_examples: Mapping[str, 
         raise TraceError(f"{path}: row {row} of tokens/ repeats the id of an earlier example.")
 
 
-def _check_tensors(path: Path, tensors: pl.LazyFrame) -> None:
-    keys = tensors.select("step", "kind", "name").collect(engine="streaming")
+def _check_tensors(path: Path, reach: pl.DataFrame) -> None:
+    keys = reach.select("step", "kind", "name")
     twice = keys.is_duplicated()
     if twice.any():
         step, kind, name = keys.filter(twice).row(0)

@@ -64,7 +64,7 @@ def tensors(verdict: Verdict, a: Trace, b: Trace) -> Tensors | None:
 def _at(verdict: Verdict, a: Trace, b: Trace, first: Divergence, kind: str) -> Tensors | None:
     tolerances, floor, exact = judged_by(verdict, a, b)
     wanted = (pl.col("step") == first.step) & (pl.col("kind") == kind)
-    legs = [replace(trace, tensors=trace.tensors.filter(wanted)) for trace in (a, b)]
+    legs = [replace(trace, tensor_segments=[trace.tensors.filter(wanted)]) for trace in (a, b)]
     found = next(iter(tensor_cells(*legs, guard=tolerances.guard)), None)
     if found is None or found.tensors is None or first.step is None:
         return None

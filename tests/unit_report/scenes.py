@@ -23,7 +23,7 @@ from oracle.contract import (
     Verdict,
     phases,
 )
-from oracle.digests import DIGESTS
+from oracle.digests import digest, nothing
 from oracle.floor import leg_provenance, write_floor
 from oracle.report.words import place
 from oracle.tokendiff import codepoints, diff, mask_diff
@@ -174,8 +174,9 @@ def trace(name: str, steps: pl.DataFrame, tokens: pl.LazyFrame, **facts: Any) ->
         header=header(name, steps.height, **facts),
         steps=steps,
         tokens=tokens,
-        digests=tokens.select(*DIGESTS).collect(),
-        tensors=pl.LazyFrame(schema=dtypes("tensor_row")),
+        digests=digest(tokens, "token_row"),
+        tensor_segments=[],
+        reach=nothing("tensor_row"),
         done={"final": None},
     )
 

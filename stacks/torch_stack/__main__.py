@@ -5,6 +5,7 @@ sentence on the last line of stderr and in `error.json`; ORACLE_DEBUG=1 shows th
 """
 
 import argparse
+import math
 import os
 import signal
 import sys
@@ -13,11 +14,13 @@ from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, NoReturn
 
-from stacks.torch_stack.errors import BadInput, Interrupted
+from stacks.torch_stack.errors import BadInput, Failed, Interrupted
+from stacks.torch_stack.host import CONDITIONS, prepare, run_child
 
 if TYPE_CHECKING:
     from stacks.torch_stack.leg import Leg
 
+_ANCHOR_SECONDS = 600.0
 _DONE, _FAILED, _BAD_INPUT, _INTERRUPTED = 0, 1, 2, 130
 
 
@@ -42,16 +45,21 @@ class _Stop:
         self.name = self.name or signal.Signals(number).name
 
 
-def main(arguments: list[str]) -> int:
-    """Run one verb; returns the exit code."""
+def main(arguments: list[str], is_child: bool = False) -> int:
+    """Run one verb; returns the exit code. A child does what its parent was asked to do."""
     os.umask(0o077)  # directories 0700, files 0600 (S-24)
     stop = _Stop()
     options: argparse.Namespace | None = None
     try:
         options = _parse(arguments)
+        method = getattr(options, "host", None)
+        if method in ("spawn", "fork") and not is_child:
+            return run_child(method, arguments)
         _run(options, stop)
     except BadInput as error:
         return _fail(options, _BAD_INPUT, "bad_input", str(error), error)
+    except Failed as error:
+        return _fail(options, _FAILED, "failed", str(error), error)
     except Interrupted as error:
         return _fail(options, _INTERRUPTED, "interrupted", str(error), error)
     except Exception as error:  # noqa: BLE001 - the outermost frame: S-26 gives it a code
@@ -70,6 +78,9 @@ def _parse(arguments: list[str]) -> argparse.Namespace:
         if verb == "train":
             options.add_argument("--resume", action="store_true")
             options.add_argument("--no-trace", action="store_true")
+            options.add_argument("--anchors", type=Path)
+            options.add_argument("--anchor-seconds", type=seconds)
+            options.add_argument("--host", choices=CONDITIONS)
         if verb == "replay":
             options.add_argument("--step", type=int, required=True)
             options.add_argument("--from", dest="sources", action="append", required=True)
@@ -80,6 +91,14 @@ def _parse(arguments: list[str]) -> argparse.Namespace:
     options.add_argument("--in", dest="input", type=Path, required=True)
     options.add_argument("--out", type=Path, required=True)
     return parser.parse_args(arguments)
+
+
+def seconds(text: str) -> float:
+    """A duration that an option gives."""
+    value = float(text)
+    if not 0 <= value < math.inf:
+        raise ValueError(text)
+    return value
 
 
 def _run(options: argparse.Namespace, stop: _Stop) -> None:
@@ -93,20 +112,30 @@ def _run(options: argparse.Namespace, stop: _Stop) -> None:
         return
     if not options.nonce:
         raise BadInput("S-26: --nonce is empty; give any text")
+    prepare(getattr(options, "host", None))
     resume = getattr(options, "resume", False)
     _open_directory(options.out, resume)
+    if getattr(options, "anchor_seconds", None) is not None and options.anchors is None:
+        raise BadInput("S-30: --anchor-seconds was given without --anchors; name the folder too")
     from stacks.torch_stack.config import load_config
 
     config = load_config(options.config, options.root)
     prepare_process(config.runtime.threads)
     from stacks.torch_stack import leg
+    from stacks.torch_stack.anchors import Following
 
+    following = None
+    if getattr(options, "anchors", None) is not None:
+        patience = _ANCHOR_SECONDS if options.anchor_seconds is None else options.anchor_seconds
+        following = Following(folder=options.anchors, seconds=patience)
     work = leg.Leg(
         config=config,
         out=options.out,
         nonce=options.nonce,
         traced=not getattr(options, "no_trace", False),
         stop_signal=lambda: stop.name,
+        following=following,
+        host=getattr(options, "host", None),
     )
     if options.verb == "replay":
         _replay(work, options)

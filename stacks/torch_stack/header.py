@@ -36,8 +36,9 @@ def header(
     facts: Mapping[str, object],
     device: str,
     threads: int,
+    host: str | None = None,
 ) -> dict[str, object]:
-    """The whole document; `device` and `threads` are those in use."""
+    """The whole document; `device` and `threads` are those in use, `host` a condition of S-31."""
     package = Path(__file__).parent
     return {
         "trace_version": TRACE_VERSION,
@@ -64,6 +65,7 @@ def header(
             "compile": config.runtime.compile,
             "started": datetime.now(UTC).isoformat(),
             "process_id": os.getpid(),
+            **({} if host is None else {"host": host}),
         },
     }
 

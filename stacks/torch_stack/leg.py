@@ -3,18 +3,22 @@
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import torch
 
+from stacks.torch_stack.anchors import Follower, Following, Leader
 from stacks.torch_stack.config import Config
 from stacks.torch_stack.documents import write_json
 from stacks.torch_stack.errors import BadInput, Interrupted
 from stacks.torch_stack.header import data_facts, header, train_facts
+from stacks.torch_stack.host import run_step
 from stacks.torch_stack.inputs import load_inputs, tokenize
 from stacks.torch_stack.numerics import tensors_sha256
 from stacks.torch_stack.precision import PRECISIONS
 from stacks.torch_stack.recorder import Recorder
+from stacks.torch_stack.resources import ResourceLog
 from stacks.torch_stack.runtime import prepare_torch
 from stacks.torch_stack.snapshot import read_snapshots, write_snapshot
 from stacks.torch_stack.trace import (
@@ -39,6 +43,8 @@ class Leg:
     nonce: str
     traced: bool
     stop_signal: Callable[[], str | None]  # the name of a signal that asked to stop, if any
+    following: Following | None = None  # the leader's anchors (S-30)
+    host: str | None = None  # a condition of S-31
 
     def check_stop(self) -> None:
         """Raises `Interrupted` when a signal came before the first step."""
@@ -59,6 +65,11 @@ def render(leg: Leg) -> None:
 def train(leg: Leg) -> None:
     """The verb `train`: every step, from the start or from the newest snapshot."""
     config = leg.config
+    if leg.following is not None and config.trajectory.mode == "free":
+        raise BadInput(
+            f"S-30: --anchors {leg.following.folder} was given, but the run of {config.path} is "
+            'free; leave it out or set trajectory.mode = "anchored"'
+        )
     device = prepare_torch(config)
     if not leg.traced and (leg.out / "steps.jsonl").exists():
         raise BadInput(
@@ -115,18 +126,42 @@ def _resume(leg: Leg, trainer: Trainer) -> int:
 
 def _run(leg: Leg, trainer: Trainer, start: int) -> None:
     """Steps `start`..N, each recorded when it is done; raises `Interrupted` after a signal."""
-    config, n = leg.config, trainer.num_steps
-    log = StepLog(leg.out) if leg.traced else None
-    table = TensorTable(leg.out) if leg.traced else None
-    recorder = Recorder(table) if table is not None else None
-    if recorder is not None and start == 0:
-        recorder.describe_start(trainer)
-    began = time.monotonic()
-    for t in range(start, n):
+    loop = _Loop(leg, trainer, start)
+    if loop.recorder is not None and start == 0:
+        loop.recorder.describe_start(trainer)
+    for t in range(start, trainer.num_steps):
+        run_step(leg.host, partial(loop.advance, t))
+    loop.close()
+
+
+class _Loop:
+    """What happens at each step of training, in order."""
+
+    def __init__(self, leg: Leg, trainer: Trainer, start: int) -> None:
+        self._leg, self._trainer = leg, trainer
+        self._log = StepLog(leg.out) if leg.traced else None
+        self._table = TensorTable(leg.out) if leg.traced else None
+        self._resources = ResourceLog(leg.out, start) if leg.traced else None
+        self.recorder = Recorder(self._table) if self._table is not None else None
+        self._anchors: Leader | Follower | None = None
+        if leg.following is not None:
+            self._anchors = Follower(leg.config, leg.out, start, leg.following, leg.stop_signal)
+        elif leg.config.trajectory.mode == "anchored":
+            self._anchors = Leader(leg.config, leg.out)
+        self._began = time.monotonic()
+
+    def advance(self, t: int) -> None:
+        """Step `t`: made, written, anchored, kept."""
+        leg, trainer, recorder = self._leg, self._trainer, self.recorder
+        config, n, log, table = leg.config, trainer.num_steps, self._log, self._table
         watches = watched(t, n, config.trace.tensors_every)
         step = trainer.step(t, recorder if watches else None)
         if log is not None:
-            log.write({**vars(step), "wall_seconds": time.monotonic() - began})
+            log.write({**vars(step), "wall_seconds": time.monotonic() - self._began})
+        if self._resources is not None:
+            self._resources.write(t)
+        if self._anchors is not None:
+            self._anchors.reach(t + 1, trainer)
         signal = leg.stop_signal() if t + 1 < n else None
         keeps = signal is not None or keeps_snapshot(t + 1, n, config.snapshot.every_steps)
         if log is not None and table is not None and (keeps or t + 1 == n or table.is_full()):
@@ -139,6 +174,11 @@ def _run(leg: Leg, trainer: Trainer, start: int) -> None:
                 f"S-26: {signal} stopped the leg after step {t} of {n}; snapshot {t + 1} holds "
                 "the state, go on with --resume"
             )
+
+    def close(self) -> None:
+        """After the last step."""
+        if self._resources is not None:
+            self._resources.close()
 
 
 def watched(t: int, num_steps: int, every: int) -> bool:
@@ -153,7 +193,12 @@ def keeps_snapshot(n: int, num_steps: int, every: int) -> bool:
 
 def write_header(leg: Leg, mode: str, facts: dict[str, object], device: str, threads: int) -> None:
     """`header.json`; `device` and `threads` are those in use."""
-    write_json(leg.out / "header.json", header(mode, leg.nonce, leg.config, facts, device, threads))
+    document = header(mode, leg.nonce, leg.config, facts, device, threads, leg.host)
+    trajectory = leg.config.trajectory
+    if mode == "train" and trajectory.mode == "anchored":
+        role = "leader" if leg.following is None else "follower"
+        document["trajectory"] = {**vars(trajectory), "role": role}
+    write_json(leg.out / "header.json", document)
 
 
 def write_done(

@@ -86,18 +86,18 @@ def replay(leg: Leg, request: Request) -> None:
     examples = lazy_examples(inputs)
     trainer = Trainer(config, checkpoint, {"train": examples, "eval": []}, inputs.pad_id, device)
     work = _Work(leg=leg, request=request, trainer=trainer, rendered=rendered)
-    states = [work.state(source) for source in request.sources]
+    starts = [work.check(source) for source in request.sources]
     facts = train_facts(inputs, trainer)
     if not rendered:
         facts["steps_per_epoch"] = _steps_per_epoch(inputs.splits["train"].num_examples, trainer)
     name = torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
     write_header(leg, "replay", facts, name, torch.get_num_threads())
-    for number, state in enumerate(states):
-        if state is not None:
-            trainer.restore(state)
+    for number, (source, n) in enumerate(zip(request.sources, starts, strict=True)):
+        if source != START:
+            trainer.restore(work.open(source))
         elif number > 0:  # the trainer was built at the start
             trainer.start_over(_load(config).tensors)
-        work.make_steps(leg.out / str(number), 0 if state is None else state.step)
+        work.make_steps(leg.out / str(number), n)
     num_examples = {"train": examples.num_encoded, "eval": 0, "edge": 0}
     write_done(leg, "replay", num_examples, t + 1, None, listed=("",))
 
@@ -133,19 +133,21 @@ class _Work:
         path = request.gradients
         self._gradients = read_gradients(path, trainer) if path else {}
 
-    def state(self, source: str) -> Snapshot | None:
-        """The open snapshot that is named, None for the start."""
-        if source == START:
-            return None
-        trainer, t = self._trainer, self._request.step
-        path = Path(source)
-        state = read_snapshot(path, self._leg.config.sha256, trainer.parameters, trainer.trainable)
-        if state.step > t:
+    def open(self, source: str) -> Snapshot:
+        """The snapshot that is named; what is read of it is in memory until it is let go."""
+        trainer = self._trainer
+        sha256 = self._leg.config.sha256
+        return read_snapshot(Path(source), sha256, trainer.parameters, trainer.trainable)
+
+    def check(self, source: str) -> int:
+        """The number of updates that a source is after; raises `BadInput` before any step."""
+        n, t = (0 if source == START else self.open(source).step), self._request.step
+        if n > t:
             raise BadInput(
-                f"S-29: the snapshot {path} is the state after {state.step} updates, which is "
-                f"after --step {t}; take an earlier one"
+                f"S-29: the snapshot {source} is the state after {n} updates, which is after "
+                f"--step {t}; take an earlier one"
             )
-        return state
+        return n
 
     def make_steps(self, out: Path, n: int) -> None:
         """Steps n..t from the state that the trainer holds."""

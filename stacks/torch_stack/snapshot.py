@@ -31,14 +31,24 @@ class Snapshot:
     m: Mapping[str, Tensor]  # trainable
     v: Mapping[str, Tensor]
 
-    def tensors(self) -> dict[str, Tensor]:
-        """Every tensor under its name in the file; of a snapshot that was read it fetches all."""
-        kinds = {"param": self.params, "m": self.m, "v": self.v}
-        return {
-            f"{kind}/{name}": one.detach().cpu().contiguous()
-            for kind, named in kinds.items()
-            for name, one in named.items()
-        }
+    def tensors(self) -> Mapping[str, Tensor]:
+        """Every tensor under its name in the file; none is fetched before it is asked for."""
+        return _Joined({"param": self.params, "m": self.m, "v": self.v})
+
+
+class _Joined(Mapping[str, Tensor]):
+    def __init__(self, kinds: Mapping[str, Mapping[str, Tensor]]) -> None:
+        self._kinds = kinds
+
+    def __getitem__(self, name: str) -> Tensor:
+        kind, _, plain = name.partition("/")
+        return self._kinds[kind][plain]
+
+    def __iter__(self) -> Iterator[str]:
+        return (f"{kind}/{name}" for kind, named in self._kinds.items() for name in named)
+
+    def __len__(self) -> int:
+        return sum(map(len, self._kinds.values()))
 
 
 class Stored(Mapping[str, Tensor]):
@@ -80,7 +90,8 @@ def save_snapshot(path: Path, snapshot: Snapshot, config_sha256: str) -> None:
         "contract": CONTRACT,
     }
     temporary = path.with_suffix(".tmp")
-    save_file(snapshot.tensors(), temporary, metadata=metadata)
+    tensors = {name: one.detach().cpu().contiguous() for name, one in snapshot.tensors().items()}
+    save_file(tensors, temporary, metadata=metadata)
     sync(temporary)
     temporary.rename(path)
     sync(path.parent)

@@ -257,8 +257,8 @@ class Trainer:
         )
 
     @torch.no_grad()
-    def restore(self, snapshot: Snapshot) -> None:
-        """Go on from a snapshot (S-23)."""
+    def adopt(self, snapshot: Snapshot) -> None:
+        """Take parameters and moments, and stay at the own place in the data (S-30)."""
         for name, one in self.parameters.items():
             one.copy_(snapshot.params[name])
         for name, one in self.trainable.items():
@@ -266,6 +266,10 @@ class Trainer:
             state["exp_avg"].copy_(snapshot.m[name])
             state["exp_avg_sq"].copy_(snapshot.v[name])
             state["step"].fill_(snapshot.step)
+
+    def restore(self, snapshot: Snapshot) -> None:
+        """Go on from a snapshot (S-23)."""
+        self.adopt(snapshot)
         self.stream = BatchStream(
             self._examples, self.config, self.shape, snapshot.epoch, snapshot.row
         )

@@ -14,6 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from stacks.torch_stack.anchors import compare
 from stacks.torch_stack.batch import Batch, Shape, build_batch, epoch_order, fill_rows
 from stacks.torch_stack.config import Data, Optimizer, Schedule, load_config
 from stacks.torch_stack.documents import jsonable
@@ -332,6 +333,10 @@ def _rms_norm(case: Case) -> dict[str, object]:
     return {"values": values.tolist()}
 
 
+def _anchor(case: Case) -> dict[str, object]:
+    return compare(case.tensors(case["own"]), case.tensors(case["anchor"]))
+
+
 def _training(case: Case) -> dict[str, object]:
     path = case.path("config")
     config = load_config(path, path.parent)
@@ -367,4 +372,5 @@ _KINDS: dict[str, Callable[[Case], dict[str, object]]] = {
     "training": _training,
     "taps": _taps,
     "rms_norm": _rms_norm,
+    "anchor": _anchor,
 }

@@ -7,9 +7,10 @@ import os
 import secrets
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
-from oracle.stacks import Stack
+if TYPE_CHECKING:
+    from oracle.stacks import Stack
 
 BAD_INPUT = 2  # exit code of a leg (S-26)
 

@@ -18,16 +18,18 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
-from oracle.bundle import Bundle
-from oracle.config import RunConfig
 from oracle.contract import CONTRACT_VERSION, ROOT, Purpose
 from oracle.errors import OracleError
 from oracle.files import write_atomic
 from oracle.leg import new_nonce
 from oracle.revision import revision
-from oracle.stacks import Stack
+
+if TYPE_CHECKING:  # to look at runs needs none of them, and they take half a second to import
+    from oracle.bundle import Bundle
+    from oracle.config import RunConfig
+    from oracle.stacks import Stack
 
 Status = Literal["running", "finished", "failed", "interrupted"]
 Mode = Literal["train", "render"]

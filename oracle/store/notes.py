@@ -14,9 +14,7 @@ from typing import Any
 
 from oracle.errors import OracleError
 from oracle.files import write_atomic
-from oracle.floor import read_floor
-from oracle.store.objects import Objects, sync
-from oracle.store.record import Row
+from oracle.store.objects import sync
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,18 +49,3 @@ class Notes:
     def names(self) -> Iterator[str]:
         """Yield the names of all documents."""
         yield from (path.stem for path in sorted(self.folder.glob("[!.]*.json")))
-
-
-def floor_row(path: Path, objects: Objects) -> Row:
-    """Keep a floor file as an object and return its row; raises ConfigError when it is none."""
-    floor = read_floor(path)
-    digest = objects.put(path)
-    objects.sync_folders([digest])
-    kept = {name: floor.provenance[name] for name in ("config_name", "config_sha256", "precision")}
-    return kept | {
-        "name": path.stem,
-        "sha256": digest,
-        "num_steps": floor.num_steps,
-        "created": floor.provenance["created"],
-        "num_bytes": path.stat().st_size,
-    }

@@ -14,6 +14,7 @@ from typing import Any
 
 from oracle.document import violation
 from oracle.errors import OracleError
+from oracle.floor import read_floor
 from oracle.revision import git
 from oracle.runs import Run, open_run, refuse_running
 from oracle.store.objects import Objects
@@ -42,6 +43,21 @@ def make_record(path: Path, objects: Objects) -> Record:
         phase=tuple(_phase_rows(run, document)),
         file=tuple(files),
     )
+
+
+def floor_row(path: Path, objects: Objects) -> Row:
+    """Keep a floor file as an object and return its row; raises ConfigError when it is none."""
+    floor = read_floor(path)
+    digest = objects.put(path)
+    objects.sync_folders([digest])
+    kept = {name: floor.provenance[name] for name in ("config_name", "config_sha256", "precision")}
+    return kept | {
+        "name": path.stem,
+        "sha256": digest,
+        "num_steps": floor.num_steps,
+        "created": floor.provenance["created"],
+        "num_bytes": path.stat().st_size,
+    }
 
 
 def after(record: Record, before: Record) -> Record | None:

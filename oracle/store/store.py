@@ -6,21 +6,23 @@ import contextlib
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from oracle.errors import OracleError
 from oracle.runs import LATEST, Run, open_run, refuse_running
 from oracle.store import index
 from oracle.store.access import Access
 from oracle.store.listed import Alteration, Filters, Freed, StoredRun
-from oracle.store.notes import floor_row
 from oracle.store.place import Place
 from oracle.store.rebuild import rebuild
 from oracle.store.record import Record
-from oracle.store.recording import after, make_record
 from oracle.store.removal import out_of_keep, plan
 from oracle.store.restoring import altered, edited, restored
 from oracle.store.verification import Verifier
-from oracle.trace import Trace, read_trace
+
+# To list runs is to import neither polars nor numpy: what records and reads traces comes later.
+if TYPE_CHECKING:
+    from oracle.trace import Trace
 
 
 def _silent(_: str) -> None:
@@ -47,6 +49,8 @@ class Store:
         return self.access.healed(lambda: self._record(run.path))
 
     def _record(self, path: Path) -> StoredRun:
+        from oracle.store.recording import after, make_record
+
         place = self.place
         with place.lock.shared():
             record = make_record(path, place.objects)
@@ -68,6 +72,8 @@ class Store:
         self.access.healed(lambda: self._record_floor(path))
 
     def _record_floor(self, path: Path) -> None:
+        from oracle.store.recording import floor_row
+
         with self.place.lock.shared():
             row = floor_row(path, self.place.objects)
             with self.database.writing() as connection:
@@ -118,6 +124,8 @@ class Store:
 
         Raises OracleError when it was altered or the leg left none.
         """
+        from oracle.trace import read_trace
+
         run = self.directory(stored)
         if leg not in run.manifest.legs:
             known = ", ".join(run.manifest.legs)

@@ -48,22 +48,34 @@ class Lock:
 
     @contextmanager
     def _held(self, kind: int, wait_seconds: float) -> Iterator[None]:
-        handle, end = self._open(), time.monotonic() + wait_seconds
+        end = time.monotonic() + wait_seconds
+        handle = self._open()
         try:
-            while not _try(handle, kind):
-                if time.monotonic() > end:
-                    raise OracleError(
-                        f"the store {self.path.parent} is held by another process for more than "
-                        f"{wait_seconds:.0f} seconds; try again when that has ended."
-                    )
-                time.sleep(PAUSE_SECONDS)
+            # Who waits to be alone stands in the turnstile, so that those who share, one after the
+            # other without a gap, do not keep it waiting for ever.
+            turnstile = self._open(".turn")
+            try:
+                self._wait(turnstile, fcntl.LOCK_EX, end, wait_seconds)
+                self._wait(handle, kind, end, wait_seconds)
+            finally:
+                os.close(turnstile)
             yield
         finally:
             os.close(handle)
 
-    def _open(self) -> int:
+    def _wait(self, handle: int, kind: int, end: float, wait_seconds: float) -> None:
+        while not _try(handle, kind):
+            if time.monotonic() > end:
+                raise OracleError(
+                    f"the store {self.path.parent} is held by another process for more than "
+                    f"{wait_seconds:.0f} seconds; try again when that has ended."
+                )
+            time.sleep(PAUSE_SECONDS)
+
+    def _open(self, suffix: str = "") -> int:
         self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        return os.open(self.path, os.O_RDWR | os.O_CREAT, 0o600)
+        path = self.path.with_name(self.path.name + suffix)
+        return os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
 
 
 def _try(handle: int, kind: int) -> bool:

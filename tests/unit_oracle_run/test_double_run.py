@@ -244,12 +244,14 @@ def test_a_second_interrupt_does_not_wait(folder: Folder) -> None:
     )
     wait_for_steps(folder.out, ("a", "b"))
     started = time.monotonic()
-    process.send_signal(signal.SIGINT)
-    time.sleep(0.5)
-    process.send_signal(signal.SIGINT)
+    # Two signals that come before the first is handled are one, so it goes on asking.
+    while process.poll() is None and time.monotonic() < started + 120:
+        process.send_signal(signal.SIGINT)
+        time.sleep(0.5)
+    ended = time.monotonic()
     process.communicate(timeout=20)
     assert process.returncode == 130
-    assert time.monotonic() - started < 15  # the grace alone is 30 seconds
+    assert ended - started < 30  # the grace of 30 seconds was not waited for
     refuse_running(open_run(folder.only()))
 
 

@@ -52,7 +52,7 @@ def test_another_environment_changes_no_bit(stack: str, ground: Range, base_conf
 
 COLLECT = {
     "torch": ("train.py", "        batch = next(self.stream)\n"),
-    "jax": ("train.py", "        step, data = leg.num_updates, upcoming\n"),
+    "jax": ("train.py", "        step = leg.num_updates\n"),
 }
 COLLECTIONS = {"off": "__import__('gc').disable()", "at every step": "__import__('gc').collect()"}
 

@@ -35,7 +35,10 @@ def kill_once(path, now):
 """
 WRITTEN = {
     "torch": ("    save_file(tensors, temporary, metadata=metadata)\n", "snapshot.step"),
-    "jax": ("    write_tensors(temporary, tensors, metadata)\n", "snapshot.num_updates"),
+    "jax": (
+        "    write_tensors(temporary, tensors_of(snapshot), metadata)\n",
+        "snapshot.num_updates",
+    ),
 }
 
 

@@ -86,8 +86,14 @@ class Taps:
         self.token_loss = torch.zeros(0)  # (A, B, T) after the step
 
     @contextmanager
-    def observe(self, model: CausalLM, batch: Batch, device: torch.device) -> Iterator[None]:
-        """Inside it the step calls the model for each micro-batch that has a label, in order."""
+    def observe(
+        self, model: CausalLM, batch: Batch, device: torch.device, compiled: bool = False
+    ) -> Iterator[None]:
+        """Inside it the step calls the model for each micro-batch that has a label, in order.
+
+        A `compiled` step is left alone, since hooks would be compiled into it: the taps are those
+        of the same model called beside it.
+        """
         self._model, self._device, self._shape = model, device, batch.labels.shape
         has_label = (batch.labels != IGNORED).any(axis=(1, 2))
         self._coming = has_label.nonzero()[0].tolist()
@@ -97,12 +103,17 @@ class Taps:
             for name in ("input_ids", "segments", "positions", "labels")
         }
         self.token_loss = torch.zeros(self._shape, dtype=model.precision.wide)
-        with self._hooks():
+        if compiled:
             yield
-            self._run(self._coming + others)
+            with self._hooks():
+                self._run(self._coming + others)
+        else:
+            with self._hooks():
+                yield
+                self._run(others)
 
     def _run(self, parts: list[int]) -> None:
-        """Micro-batches that the step did not show: without a label, or in compiled code."""
+        """Micro-batches that the step does not show."""
         self._coming = list(parts)
         with torch.no_grad():
             for a in parts:

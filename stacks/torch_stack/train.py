@@ -7,14 +7,14 @@ of it is read by a `Watch` and changes nothing.
 import dataclasses
 import math
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import Protocol
 
 import torch
 from torch import Tensor
 
-from stacks.torch_stack.batch import BatchStream, Shape, Stream, build_batch
+from stacks.torch_stack.batch import Batch, BatchStream, Shape, Stream, build_batch
 from stacks.torch_stack.config import Config
 from stacks.torch_stack.encode import Tokens
 from stacks.torch_stack.loss import (
@@ -132,7 +132,7 @@ class Trainer:
         epoch = self.stream.epoch
         batch = next(self.stream)
         micros = micro_batches(batch, self.device)
-        with nullcontext() if taps is None else taps.observe(self.model, batch, self.device):
+        with nullcontext() if taps is None else self._observe(taps, batch):
             loss = self._backward(micros, batch.num_targets)
         for name, gradient in taken.gradients.items():
             self.trainable[name].grad = gradient.to(self.device)
@@ -171,6 +171,9 @@ class Trainer:
             eval_loss=eval_loss,
             eval_targets=eval_targets,
         )
+
+    def _observe(self, taps: Taps, batch: Batch) -> AbstractContextManager[None]:
+        return taps.observe(self.model, batch, self.device, self.config.runtime.compile)
 
     def _backward(self, micros: Sequence[MicroBatch], num_targets: int) -> float:
         """Add up the gradient of `S / n` over the micro-batches; returns the loss (S-14)."""

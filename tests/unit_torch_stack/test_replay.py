@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import math
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -288,3 +289,24 @@ def test_a_signal_stops_a_replay_between_steps(trained: Path, tmp_path: Path) ->
         replay(leg, request)
     assert len(steps(out / "0")) == 2
     assert not (out / "done.json").exists()
+
+
+@pytest.mark.slow  # minutes of C++ compilation
+@pytest.mark.skipif(shutil.which("g++") is None, reason="there is no C++ compiler")
+def test_a_compiled_run_is_repeated_bit_for_bit_and_seen_from_inside(
+    small_run: Run, tmp_path: Path, in_process: Main, replay: Replay
+) -> None:
+    taps = {}
+    for compiled in (True, False):
+        config = small_run(
+            trace__tensors_every=1, train__num_steps=3, runtime__compile=compiled,
+            schedule__warmup_steps=0, train__precision="bfloat16",
+        )  # fmt: skip
+        run = tmp_path / f"out{compiled}"
+        assert in_process(leg_arguments(config, run)) == 0
+        out = replay(config, f"replayed{compiled}", 2, "start", "start")
+        for k in ("0", "1"):
+            same_as_trained(out / k, run, 0, 2)
+        taps[compiled] = {one["tap"]: one["norm"] for one in table(out / "0", "deep")}
+    for name, norm in taps[True].items():
+        assert norm == pytest.approx(taps[False][name], rel=0.01)

@@ -240,7 +240,11 @@ def test_a_second_interrupt_does_not_wait(folder: Folder) -> None:
     stacks = stacks_file(folder.path, a="stubborn", b="stubborn")
     argv = [*ORACLE, "run", str(folder.tiny.config), "--stacks", "a,b", "--out", str(folder.out)]
     process = subprocess.Popen(
-        [*argv, "--stacks-file", str(stacks)], stderr=subprocess.PIPE, text=True
+        [*argv, "--stacks-file", str(stacks)],
+        stderr=subprocess.PIPE,
+        text=True,
+        # As in a terminal: a job in the background of a script is born deaf to this signal.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
     wait_for_steps(folder.out, ("a", "b"))
     started = time.monotonic()

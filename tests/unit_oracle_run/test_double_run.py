@@ -217,10 +217,21 @@ def wait_for_steps(out: Path, legs: tuple[str, ...]) -> None:
         time.sleep(0.05)
 
 
+def hears_an_interrupt() -> None:
+    """As in a terminal: a job in the background of a script is born deaf to this signal."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 def test_ctrl_c_stops_both_legs_says_how_to_resume_and_exits_130(folder: Folder) -> None:
     folder.tiny.set("train.num_steps", 40)
     argv = [*ORACLE, *folder.argv(stacks="slow,hang")]
-    process = subprocess.Popen(argv, stderr=subprocess.PIPE, text=True, start_new_session=True)
+    process = subprocess.Popen(
+        argv,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+        preexec_fn=hears_an_interrupt,
+    )
     wait_for_steps(folder.out, ("slow", "hang"))
     os.kill(process.pid, signal.SIGINT)
     _, told = process.communicate(timeout=30)
@@ -243,8 +254,7 @@ def test_a_second_interrupt_does_not_wait(folder: Folder) -> None:
         [*argv, "--stacks-file", str(stacks)],
         stderr=subprocess.PIPE,
         text=True,
-        # As in a terminal: a job in the background of a script is born deaf to this signal.
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+        preexec_fn=hears_an_interrupt,
     )
     wait_for_steps(folder.out, ("a", "b"))
     started = time.monotonic()
